@@ -1,6 +1,6 @@
 """Every flag of `elastic-run` in one table, and how a command line is split by it.
 
-The table is the only place where a flag is named: `scan`, `help_text` and the table in `docs/torchrun.md` come from it.
+`scan` and `help_text` come from the table, and `docs/torchrun.md` is held against it by a test.
 `parse.py` gives the words their meaning.
 
 A command line is *flags, then the command, then everything that belongs to the command*. The standard library's
@@ -39,12 +39,11 @@ class Flag:
         choices: all the values that it takes, if `metavar` is not just these (`keep|kill`); empty where it takes any.
         torchrun: it is one of torchrun's; the others are our own.
         status: what one of torchrun's flags does here.
-        remark: the rest of the sentence that `status` begins, for the docs and for the line that is printed.
+        remark: the rest of the sentence that `status` begins, for the line that is printed; empty where it is honoured.
         mirrored: PET_<NAME> in the environment gives it a value where the command line does not.
         own_node: it says something of this node only, so that other nodes must not copy it.
         repeated: it may be given several times, and each counts.
         bare: its value where it is given without one (`--name`); empty: it needs one.
-        since: the first torch whose torchrun has it, as (major, minor), where that is newer than the one tested with.
         group: its heading in the help.
     """
 
@@ -61,7 +60,6 @@ class Flag:
     own_node: bool = False
     repeated: bool = False
     bare: str = ""
-    since: tuple[int, int] = (2, 2)
     group: str = ""
 
     @property
@@ -102,22 +100,15 @@ def _group(heading: str, *flags: Flag) -> Iterable[Flag]:
 FLAGS: tuple[Flag, ...] = (
     *_group(
         SIZE,
-        Flag("nnodes", "Nodes: one number, or MIN:MAX.", "N|MIN:MAX", "1", remark="`N` or `MIN:MAX`"),
+        Flag("nnodes", "Nodes: one number, or MIN:MAX.", "N|MIN:MAX", "1"),
         Flag(
             "nproc-per-node",
             "Workers per node: a number, cpu, gpu, or auto (the GPUs, else the CPUs).",
             "N|auto|cpu|gpu",
             "1",
-            remark="a number, `cpu`, `gpu` or `auto`; GPUs are NVIDIA's, counted without torch. For `xpu` and other "
-            "devices give the number",
         ),
         _own("node-unit", "The number of nodes in a round is a multiple of this number (slices, racks).", "N", "1"),
-        Flag(
-            "standalone",
-            "This machine only: no endpoint, no server.",
-            own_node=True,
-            remark="this machine only, with the store inside the agent",
-        ),
+        Flag("standalone", "This machine only: no endpoint, no server.", own_node=True),
         _own(
             "roles",
             "The job's roles with the nodes of each, the most important first; in place of --nnodes.",
@@ -149,62 +140,23 @@ FLAGS: tuple[Flag, ...] = (
             "machine starts one.",
             "HOST[:PORT],...",
             "",
-            remark="the address of the store (etcd), or several with commas; the machine it names starts the store if "
-            "none answers. Port 2379 unless given (torchrun: 29400)",
         ),
         Flag(
             "rdzv-id",
             "The job's id in the store (default: derived from the script, its arguments and your user name).",
             "ID",
-            remark="by default the id is derived from the script, its arguments, the user's name and Slurm's job, so "
-            "the same command on several machines is one job (torchrun: `none`)",
         ),
-        Flag(
-            "rdzv-backend",
-            "c10d, etcd, etcd-v2 and static all select the etcd store.",
-            "NAME",
-            "static",
-            remark="`c10d`, `etcd`, `etcd-v2` and `static` all select the store, which is etcd v3",
-        ),
+        Flag("rdzv-backend", "c10d, etcd, etcd-v2 and static all select the etcd store.", "NAME", "static"),
         Flag(
             "rdzv-conf",
             "Times in seconds: join_timeout=600, last_call_timeout=3, lease_ttl=5, settle=10 ...",
             "KEY=VALUE,...",
             "",
-            remark="see the keys below",
         ),
-        Flag(
-            "master-addr",
-            "The store's host, for several nodes without --rdzv-endpoint.",
-            "HOST",
-            "",
-            remark="with several nodes and no `--rdzv-endpoint`: the store's host. The workers' `MASTER_ADDR` is the "
-            "host of rank 0, wherever that is",
-        ),
-        Flag(
-            "master-port",
-            "The store's port, for several nodes without --rdzv-endpoint.",
-            "PORT",
-            "29500",
-            remark="with several nodes and no `--rdzv-endpoint`: the store's port; without `--master-addr` on Slurm's "
-            "first host, or on this machine (torchrun: loopback). The workers' `MASTER_PORT` is another one, "
-            "free on rank 0's host in each round",
-        ),
-        Flag(
-            "node-rank",
-            "The order of this node among the nodes of the first round.",
-            "N",
-            own_node=True,
-            remark="the order of the first round; afterwards surviving nodes keep their order. Without it nodes are "
-            "in order of registration",
-        ),
-        Flag(
-            "local-addr",
-            "The address or name under which other nodes reach this node.",
-            "HOST",
-            own_node=True,
-            remark="the address that this node binds and gives to the other nodes",
-        ),
+        Flag("master-addr", "The store's host, for several nodes without --rdzv-endpoint.", "HOST", ""),
+        Flag("master-port", "The store's port, for several nodes without --rdzv-endpoint.", "PORT", "29500"),
+        Flag("node-rank", "The order of this node among the nodes of the first round.", "N", own_node=True),
+        Flag("local-addr", "The address or name under which other nodes reach this node.", "HOST", own_node=True),
         _own_here("node-name", "This node's name in the job (default: derived from the host name).", "NAME"),
         _own_here("topology", "A label (rack, switch, slice): nodes with the same label get adjacent ranks.", "LABEL"),
         _own_here("store-dir", "The folder for the files of an etcd that this node starts.", "DIR"),
@@ -233,7 +185,6 @@ FLAGS: tuple[Flag, ...] = (
             "How many failures of the script to recover from. Lost, leaving and joining nodes are not counted.",
             "N",
             "3",
-            remark="default 3 (torchrun: 0); counts only failures of the script, and no lost, leaving or joining nodes",
         ),
         _own(
             "same-failure-limit",
@@ -276,15 +227,8 @@ FLAGS: tuple[Flag, ...] = (
             "On these signals this node leaves the job and forwards the signal to its workers.",
             "NAME,...",
             "SIGTERM,SIGINT,SIGHUP,SIGQUIT",
-            remark="on these the node leaves the job and forwards the signal to its workers",
         ),
-        Flag(
-            "shutdown-timeout",
-            "Seconds that workers have to exit before SIGKILL.",
-            "SECONDS",
-            "30",
-            remark="seconds; `TORCH_ELASTIC_SHUTDOWN_TIMEOUT` also sets it",
-        ),
+        Flag("shutdown-timeout", "Seconds that workers have to exit before SIGKILL.", "SECONDS", "30"),
         _own(
             "grace-after-failure",
             "Seconds between SIGTERM and SIGKILL for workers that survive a failure, a loss or a departure. 0: no "
@@ -302,17 +246,9 @@ FLAGS: tuple[Flag, ...] = (
     ),
     *_group(
         COMMAND,
-        Flag("module", "The command is a Python module, run as `python -m` does.", short="m", remark="as `python -m`"),
-        Flag(
-            "no-python",
-            "The command is an executable, run without Python.",
-            remark="the command is found on `PATH` or by its path",
-        ),
-        Flag(
-            "run-path",
-            "Run the script by runpy.run_path; overrides --no-python.",
-            remark="with `runpy.run_path`, in a separate interpreter",
-        ),
+        Flag("module", "The command is a Python module, run as `python -m` does.", short="m"),
+        Flag("no-python", "The command is an executable, run without Python."),
+        Flag("run-path", "Run the script by runpy.run_path; overrides --no-python."),
         Flag(
             "start-method",
             "fork: workers are forked from an interpreter that has already made the script's first imports; spawn: "
@@ -320,9 +256,6 @@ FLAGS: tuple[Flag, ...] = (
             "fork|spawn",
             "fork",
             choices=("spawn", "fork", "forkserver"),
-            remark="default `fork` (torchrun: `spawn`): workers are forked from an interpreter that has already made "
-            "the script's first imports; `forkserver` is the same; `spawn` starts each worker as a fresh "
-            "interpreter",
         ),
         _own(
             "preload",
@@ -343,23 +276,12 @@ FLAGS: tuple[Flag, ...] = (
             "ROLE:COMMAND",
             repeated=True,
         ),
-        Flag(
-            "role", "The workers' ROLE_NAME.", "NAME", "default", remark="sets `ROLE_NAME` in a job without `--roles`"
-        ),
-        Flag(
-            "virtual-local-rank",
-            "Each worker sees one GPU, as device 0, and has LOCAL_RANK 0.",
-            remark="sets `LOCAL_RANK` to 0 and `CUDA_VISIBLE_DEVICES` to the worker's device",
-        ),
+        Flag("role", "The workers' ROLE_NAME.", "NAME", "default"),
+        Flag("virtual-local-rank", "Each worker sees one GPU, as device 0, and has LOCAL_RANK 0."),
     ),
     *_group(
         OUTPUT,
-        Flag(
-            "log-dir",
-            "Keep each worker's output here, a folder per job and attempt.",
-            "DIR",
-            remark="torchrun's folders and file names",
-        ),
+        Flag("log-dir", "Keep each worker's output here, a folder per job and attempt.", "DIR"),
         _own("keep-attempts", "Keep the newest N folders attempt_N under --log-dir; 0 keeps all.", "N", "0"),
         Flag(
             "redirects",
@@ -367,52 +289,28 @@ FLAGS: tuple[Flag, ...] = (
             "0..3|MAP",
             "0",
             short="r",
-            remark="`0`..`3`, or a map such as `0:1,1:2`",
         ),
-        Flag(
-            "tee",
-            "To files and the terminal; written as --redirects.",
-            "0..3|MAP",
-            "0",
-            short="t",
-            remark="`0`..`3`, or a map such as `0:1,1:2`",
-        ),
+        Flag("tee", "To files and the terminal; written as --redirects.", "0..3|MAP", "0", short="t"),
         Flag(
             "log-line-prefix-template",
             "The prefix of a worker's lines on the terminal: ${rank}, ${local_rank}, ${role_name} and ${hostname} are "
             "replaced.",
             "TEXT",
             "",
-            remark="applies to all lines on the terminal, not only to those of `--tee`; by default they begin with "
-            "host and rank",
-            since=(2, 14),
         ),
         _own_here(
             "no-prefix",
             "The terminal shows the output of this node's only worker as it is, byte by byte: for a debugger's "
             "prompt, a progress bar.",
         ),
-        Flag(
-            "local-ranks-filter",
-            "Show only these local ranks on the terminal.",
-            "N,...",
-            "",
-            remark="applies to the terminal; files contain all ranks",
-        ),
+        Flag("local-ranks-filter", "Show only these local ranks on the terminal.", "N,...", ""),
         Flag(
             "duplicate-stdout-filters",
             "Copy the stdout lines that contain one of these words to filtered_stdout.log (,, is a comma).",
             "WORD,...",
             "",
-            remark="into `filtered_stdout.log`; `,,` is a comma",
         ),
-        Flag(
-            "duplicate-stderr-filters",
-            "The same for stderr, to filtered_stderr.log.",
-            "WORD,...",
-            "",
-            remark="into `filtered_stderr.log`; `,,` is a comma",
-        ),
+        Flag("duplicate-stderr-filters", "The same for stderr, to filtered_stderr.log.", "WORD,...", ""),
         _own_here("summary-json", "Write the final summary to this file as JSON.", "FILE"),
         _own_here(
             "trace",
@@ -479,8 +377,6 @@ FLAGS: tuple[Flag, ...] = (
             choices=("bash", "zsh", "tcsh"),
             mirrored=False,
             own_node=True,
-            remark="completes flags and files; does not need the package `shtab`",
-            since=(2, 14),
         ),
         _own("version", "Print the version and exit."),
         _own("help", "Print this help and exit.", short="h"),
