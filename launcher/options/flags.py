@@ -30,9 +30,8 @@ class Flag:
     """One flag.
 
     Attributes:
-        name: in hyphens and without dashes; underscores are accepted as well.
+        usage: its name, in hyphens and without dashes, and after `=` what its value is called; a switch has none.
         help: one or two lines for the help.
-        metavar: what its value is called; empty for a switch, which has none.
         default: the value of a flag that is not given; None where there is none. Only a flag whose default is
             empty takes an empty value (`--rdzv-endpoint=$UNSET`).
         short: its single letter, or empty.
@@ -47,9 +46,8 @@ class Flag:
         group: its heading in the help.
     """
 
-    name: str
+    usage: str
     help: str
-    metavar: str = ""
     default: str | None = None
     short: str = ""
     choices: tuple[str, ...] = ()
@@ -61,6 +59,16 @@ class Flag:
     repeated: bool = False
     bare: str = ""
     group: str = ""
+
+    @property
+    def name(self) -> str:
+        """In hyphens; underscores are accepted as well."""
+        return self.usage.partition("=")[0]
+
+    @property
+    def metavar(self) -> str:
+        """What its value is called; empty for a switch."""
+        return self.usage.partition("=")[2]
 
     @property
     def mirror(self) -> str:
@@ -100,74 +108,65 @@ def _group(heading: str, *flags: Flag) -> Iterable[Flag]:
 FLAGS: tuple[Flag, ...] = (
     *_group(
         SIZE,
-        Flag("nnodes", "Nodes: one number, or MIN:MAX.", "N|MIN:MAX", "1"),
+        Flag("nnodes=N|MIN:MAX", "Nodes: one number, or MIN:MAX.", "1"),
         Flag(
-            "nproc-per-node",
+            "nproc-per-node=N|auto|cpu|gpu",
             "Workers per node: a number, cpu, gpu, or auto (the GPUs, else the CPUs).",
-            "N|auto|cpu|gpu",
             "1",
         ),
-        _own("node-unit", "The number of nodes in a round is a multiple of this number (slices, racks).", "N", "1"),
+        _own("node-unit=N", "The number of nodes in a round is a multiple of this number (slices, racks).", "1"),
         Flag("standalone", "This machine only: no endpoint, no server.", own_node=True),
         _own(
-            "roles",
+            "roles=ROLE:N|ROLE:MIN:MAX,...",
             "The job's roles with the nodes of each, the most important first; in place of --nnodes.",
-            "ROLE:N|ROLE:MIN:MAX,...",
         ),
         _own_here(
-            "node-role",
+            "node-role=ROLE",
             "This node takes this role and no other. Without this flag it takes the role that the job needs most.",
-            "ROLE",
         ),
         _own(
-            "role-options",
+            "role-options=ROLE:KEY=VALUE,...",
             "Options of one role: nproc=N sets its workers per node, on-loss=one restarts only a failed node's "
             "workers (all: everybody's), counts=no lets the job succeed without it. Give the flag once for each role.",
-            "ROLE:KEY=VALUE,...",
             repeated=True,
         ),
         _own_here(
-            "platform",
+            "platform=kubernetes",
             "Only for elastic-run master: it starts, replaces and stops the nodes itself, as pods of this cluster.",
-            "kubernetes",
         ),
     ),
     *_group(
         MEETING,
         Flag(
-            "rdzv-endpoint",
+            "rdzv-endpoint=HOST[:PORT],...",
             "The store (etcd): HOST[:PORT], or several with commas. If no store answers there, the agent on that "
             "machine starts one.",
-            "HOST[:PORT],...",
             "",
         ),
         Flag(
-            "rdzv-id",
+            "rdzv-id=ID",
             "The job's id in the store (default: derived from the script, its arguments and your user name).",
-            "ID",
         ),
-        Flag("rdzv-backend", "c10d, etcd, etcd-v2 and static all select the etcd store.", "NAME", "static"),
+        Flag("rdzv-backend=NAME", "c10d, etcd, etcd-v2 and static all select the etcd store.", "static"),
         Flag(
-            "rdzv-conf",
+            "rdzv-conf=KEY=VALUE,...",
             "Times in seconds: join_timeout=600, last_call_timeout=3, lease_ttl=5, settle=10 ...",
-            "KEY=VALUE,...",
             "",
         ),
-        Flag("master-addr", "The store's host, for several nodes without --rdzv-endpoint.", "HOST", ""),
-        Flag("master-port", "The store's port, for several nodes without --rdzv-endpoint.", "PORT", "29500"),
-        Flag("node-rank", "The order of this node among the nodes of the first round.", "N", own_node=True),
-        Flag("local-addr", "The address or name under which other nodes reach this node.", "HOST", own_node=True),
-        _own_here("node-name", "This node's name in the job (default: derived from the host name).", "NAME"),
-        _own_here("topology", "A label (rack, switch, slice): nodes with the same label get adjacent ranks.", "LABEL"),
-        _own_here("store-dir", "The folder for the files of an etcd that this node starts.", "DIR"),
+        Flag("master-addr=HOST", "The store's host, for several nodes without --rdzv-endpoint.", ""),
+        Flag("master-port=PORT", "The store's port, for several nodes without --rdzv-endpoint.", "29500"),
+        Flag("node-rank=N", "The order of this node among the nodes of the first round.", own_node=True),
+        Flag("local-addr=HOST", "The address or name under which other nodes reach this node.", own_node=True),
+        _own_here("node-name=NAME", "This node's name in the job (default: derived from the host name)."),
+        _own_here("topology=LABEL", "A label (rack, switch, slice): nodes with the same label get adjacent ranks."),
+        _own_here("store-dir=DIR", "The folder for the files of an etcd that this node starts."),
         _own_here(
-            "join-file",
+            "join-file=FILE",
             "A file of mode 0600 with the job's secret, or with the line to join that the first node prints.",
-            "FILE",
         ),
-        _own("tls-cert", "Your own certificate for this node's port (PEM), re-read.", "FILE"),
-        _own("tls-key", "Its private key (PEM).", "FILE"),
-        _own("tls-ca", "The authority whose certificates the job's nodes accept (PEM).", "FILE"),
+        _own("tls-cert=FILE", "Your own certificate for this node's port (PEM), re-read."),
+        _own("tls-key=FILE", "Its private key (PEM)."),
+        _own("tls-ca=FILE", "The authority whose certificates the job's nodes accept (PEM)."),
         _own(
             "insecure",
             "Neither encrypt nor authenticate: anyone who reaches this job's ports can read, change and end it.",
@@ -181,66 +180,57 @@ FLAGS: tuple[Flag, ...] = (
             "collective with two other nodes in turn. The job refuses a node that fails.",
         ),
         Flag(
-            "max-restarts",
+            "max-restarts=N",
             "How many failures of the script to recover from. Lost, leaving and joining nodes are not counted.",
-            "N",
             "3",
         ),
         _own(
-            "same-failure-limit",
+            "same-failure-limit=N",
             "Stop early when the same failure repeats this often without progress: 2 where all ranks fail alike (1 if "
             "it cannot be fixed, as a missing module) or, without --max-restarts and this flag, the script raises. 0: "
             "never.",
-            "N",
             "3",
         ),
         _own(
-            "on-hang",
+            "on-hang=report|restart|fail",
             "When workers make no progress: print which rank is the cause (report), also kill it so that the job "
             "continues with new workers (restart), or end the job (fail).",
-            "report|restart|fail",
             "report",
         ),
         _own(
-            "on-straggler",
+            "on-straggler=report|replace",
             "When the others wait for one rank in each step: print which (report), or also let a standby take the "
             "place of its node (replace).",
-            "report|replace",
             "report",
         ),
         _own(
-            "hang-timeout",
+            "hang-timeout=SECONDS",
             "Examine workers after so many seconds without progress, or after twice their longest pause so far if "
             "that is more. 0: never.",
-            "SECONDS",
             "60",
         ),
         _own(
-            "scale-up",
+            "scale-up=now|commit|never",
             "New nodes join at once (now), after the next checkpoint (commit), or only when the membership changes "
             "for another reason (never).",
-            "now|commit|never",
             "now",
         ),
         Flag(
-            "signals-to-handle",
+            "signals-to-handle=NAME,...",
             "On these signals this node leaves the job and forwards the signal to its workers.",
-            "NAME,...",
             "SIGTERM,SIGINT,SIGHUP,SIGQUIT",
         ),
-        Flag("shutdown-timeout", "Seconds that workers have to exit before SIGKILL.", "SECONDS", "30"),
+        Flag("shutdown-timeout=SECONDS", "Seconds that workers have to exit before SIGKILL.", "30"),
         _own(
-            "grace-after-failure",
+            "grace-after-failure=SECONDS",
             "Seconds between SIGTERM and SIGKILL for workers that survive a failure, a loss or a departure. 0: no "
             "SIGTERM.",
-            "SECONDS",
             "0",
         ),
         _own(
-            "detached",
+            "detached=keep|kill",
             "keep: processes that the script started in their own session (an upload) keep running after the job has "
             "succeeded; kill: they end with the job. Otherwise they end with their round.",
-            "keep|kill",
             "keep",
         ),
     ),
@@ -250,52 +240,46 @@ FLAGS: tuple[Flag, ...] = (
         Flag("no-python", "The command is an executable, run without Python."),
         Flag("run-path", "Run the script by runpy.run_path; overrides --no-python."),
         Flag(
-            "start-method",
+            "start-method=fork|spawn",
             "fork: workers are forked from an interpreter that has already made the script's first imports; spawn: "
             "each worker is a fresh interpreter.",
-            "fork|spawn",
             "fork",
             choices=("spawn", "fork", "forkserver"),
         ),
         _own(
-            "preload",
+            "preload=MODULES",
             "Also import these modules before workers are forked (MODULE,MODULE...); none: import nothing ahead.",
-            "MODULES",
         ),
         _own(
-            "framework",
+            "framework=torch|tensorflow|horovod|jax|xgboost|none|NAME|FILE.py:CLASS",
             "The environment that workers get: torch is torchrun's, none is only the ranks and the address of rank 0. "
             "Installed packages add others; FILE.py:CLASS is one of yours.",
-            "torch|tensorflow|horovod|jax|xgboost|none|NAME|FILE.py:CLASS",
             "torch",
         ),
         _own(
-            "role-command",
+            "role-command=ROLE:COMMAND",
             "The script and arguments that the workers of one role run in place of the command. Give the flag once "
             "for each role.",
-            "ROLE:COMMAND",
             repeated=True,
         ),
-        Flag("role", "The workers' ROLE_NAME.", "NAME", "default"),
+        Flag("role=NAME", "The workers' ROLE_NAME.", "default"),
         Flag("virtual-local-rank", "Each worker sees one GPU, as device 0, and has LOCAL_RANK 0."),
     ),
     *_group(
         OUTPUT,
-        Flag("log-dir", "Keep each worker's output here, a folder per job and attempt.", "DIR"),
-        _own("keep-attempts", "Keep the newest N folders attempt_N under --log-dir; 0 keeps all.", "N", "0"),
+        Flag("log-dir=DIR", "Keep each worker's output here, a folder per job and attempt."),
+        _own("keep-attempts=N", "Keep the newest N folders attempt_N under --log-dir; 0 keeps all.", "0"),
         Flag(
-            "redirects",
+            "redirects=0..3|MAP",
             "To files only: 0 none, 1 stdout, 2 stderr, 3 both; or by local rank, 0:1,1:2.",
-            "0..3|MAP",
             "0",
             short="r",
         ),
-        Flag("tee", "To files and the terminal; written as --redirects.", "0..3|MAP", "0", short="t"),
+        Flag("tee=0..3|MAP", "To files and the terminal; written as --redirects.", "0", short="t"),
         Flag(
-            "log-line-prefix-template",
+            "log-line-prefix-template=TEXT",
             "The prefix of a worker's lines on the terminal: ${rank}, ${local_rank}, ${role_name} and ${hostname} are "
             "replaced.",
-            "TEXT",
             "",
         ),
         _own_here(
@@ -303,61 +287,53 @@ FLAGS: tuple[Flag, ...] = (
             "The terminal shows the output of this node's only worker as it is, byte by byte: for a debugger's "
             "prompt, a progress bar.",
         ),
-        Flag("local-ranks-filter", "Show only these local ranks on the terminal.", "N,...", ""),
+        Flag("local-ranks-filter=N,...", "Show only these local ranks on the terminal.", ""),
         Flag(
-            "duplicate-stdout-filters",
+            "duplicate-stdout-filters=WORD,...",
             "Copy the stdout lines that contain one of these words to filtered_stdout.log (,, is a comma).",
-            "WORD,...",
             "",
         ),
-        Flag("duplicate-stderr-filters", "The same for stderr, to filtered_stderr.log.", "WORD,...", ""),
-        _own_here("summary-json", "Write the final summary to this file as JSON.", "FILE"),
+        Flag("duplicate-stderr-filters=WORD,...", "The same for stderr, to filtered_stderr.log.", ""),
+        _own_here("summary-json=FILE", "Write the final summary to this file as JSON."),
         _own_here(
-            "trace",
+            "trace=FILE",
             "Write a timeline of this node's events to this file, for ui.perfetto.dev; one file for each node and run.",
-            "FILE",
         ),
         _own(
-            "history",
+            "history=DIR",
             "Keep the job's events, as this node sees them, in a file in this folder; elastic-run report makes a page "
             "from it.",
-            "DIR",
         ),
         _own_here(
-            "otlp",
+            "otlp=URL",
             "Send a trace of each recovery to a collector of OpenTelemetry, by OTLP over HTTP; without a URL, where "
             "its own variables say, or to this machine's port 4318.",
-            "URL",
             bare=OTLP_HERE,
         ),
         _own_here(
-            "dashboard",
+            "dashboard=HOST:PORT",
             "Serve a live page about the job, and print its URL once. Default: loopback and a free port.",
-            "HOST:PORT",
             bare="loopback:0",
         ),
         _own_here(
-            "log-format",
+            "log-format=text|json",
             "The launcher's own lines: text, or json, one object a line with its time, job, node and message.",
-            "text|json",
             "text",
         ),
         _own_here("log-timestamps", "The launcher's own lines have their time (UTC)."),
         _own_here(
-            "live-line",
+            "live-line=auto|never",
             "auto: on a terminal, the last line of stderr shows the state of the job; never: no such line.",
-            "auto|never",
             "auto",
         ),
-        _own("color", "Colour on the terminal; auto also obeys NO_COLOR.", "auto|always|never", "auto"),
+        _own("color=auto|always|never", "Colour on the terminal; auto also obeys NO_COLOR.", "auto"),
     ),
     *_group(
         COMMAND,
         _own_here(
-            "config",
+            "config=FILE",
             "Take flags that are not given here from this TOML file (default: elastic-run.toml, or the table "
             "tool.elastic-run of pyproject.toml, in the working directory); none: from no file.",
-            "FILE",
         ),
         _own_here(
             "dry-run",
@@ -371,9 +347,8 @@ FLAGS: tuple[Flag, ...] = (
             "Print which modules are imported before workers are forked, and why not others; runs nothing.",
         ),
         Flag(
-            "print-completion",
+            "print-completion=SHELL",
             "Print a completion script for this shell and exit.",
-            "SHELL",
             choices=("bash", "zsh", "tcsh"),
             mirrored=False,
             own_node=True,
@@ -383,45 +358,40 @@ FLAGS: tuple[Flag, ...] = (
     ),
     *_group(
         ETCD,
-        _own("etcd-cacert", "Use TLS, and trust the certificate authorities in this PEM file.", "FILE"),
-        _own("etcd-cert", "This client's certificate (PEM), with --etcd-key.", "FILE"),
-        _own("etcd-key", "This client's private key (PEM), with --etcd-cert.", "FILE"),
+        _own("etcd-cacert=FILE", "Use TLS, and trust the certificate authorities in this PEM file."),
+        _own("etcd-cert=FILE", "This client's certificate (PEM), with --etcd-key."),
+        _own("etcd-key=FILE", "This client's private key (PEM), with --etcd-cert."),
         _own(
-            "etcd-user",
+            "etcd-user=NAME|@FILE",
             "A user whose password is in ELASTIC_RUN_ETCD_PASSWORD, or a file that holds user:password.",
-            "NAME|@FILE",
         ),
     ),
     *_group(
         IGNORED,
         Flag(
-            "monitor-interval",
+            "monitor-interval=SECONDS",
             "The agent receives worker exits as events and does not poll.",
-            "SECONDS",
             "0.1",
             status="no effect",
             remark="because the agent receives a worker's exit as an event and does not poll",
         ),
         Flag(
-            "event-log-handler",
+            "event-log-handler=NAME",
             "Events are log lines and --summary-json.",
-            "NAME",
             "null",
             status="no effect",
             remark=f"because {NOT_HERE}; read the summary of `--summary-json` instead",
         ),
         Flag(
-            "logs-specs",
+            "logs-specs=NAME",
             "A plug-in of torchrun (unsupported).",
-            "NAME",
             status="unsupported",
             mirrored=False,
             remark="try `--log-dir` with `--tee=3`: the plug-in is a class of torch, and " + NOT_HERE,
         ),
         Flag(
-            "numa-binding",
+            "numa-binding=MODE",
             "Not supported yet.",
-            "MODE",
             choices=("node", "socket", "exclusive", "core-complex"),
             status="unsupported",
             mirrored=False,
@@ -645,8 +615,7 @@ def help_text(width: int) -> str:
         lines = [f"{group}:"]
         for flag in (flag for flag in FLAGS if flag.group == group):
             letter = f"-{flag.short}, " if flag.short else ""
-            value = f"={flag.metavar}" if flag.metavar else ""
-            lines.append(f"  {letter}--{flag.name}{f'[{value}]' if flag.bare else value}")
+            lines.append(f"  {letter}--{f'{flag.name}[={flag.metavar}]' if flag.bare else flag.usage}")
             default = f" Default: {flag.default}." if flag.default and flag.status == "honoured" else ""
             lines.append(textwrap.fill(flag.help + default, width, initial_indent=" " * 6, subsequent_indent=" " * 6))
         blocks.append("\n".join(lines))
