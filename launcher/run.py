@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal, TextIO
 
@@ -21,7 +22,7 @@ from ..elastic_agent.local_machine import RealMachine
 from ..elastic_agent.logs.output import LEAVING_READER_SECONDS, READER_SECONDS, Output
 from ..elastic_agent.logs.own_lines import OwnLines
 from ..elastic_agent.node.preemption import heed_no_more
-from ..elastic_agent.processes.threads import Threads
+from ..elastic_agent.processes.threads import Threads, call_from_thread
 from ..elastic_agent.setup import Setup
 from ..elastic_agent.timeline import Timeline
 from ..master.controller import Terms
@@ -380,12 +381,7 @@ def telemetry_of(options: Options, say: Callable[[str], None]) -> "Exporter | No
         return None
     from .errors import UsageError
 
-    loop = asyncio.get_running_loop()
-
-    def say_there(line: str) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop has been closed: nobody is left to read it
-            loop.call_soon_threadsafe(say, line)
-
+    say_there = partial(call_from_thread, asyncio.get_running_loop(), say)
     url = options.output.otlp or None
     try:
         from .telemetry.export import Exporter  # here, because few ask for it

@@ -16,7 +16,7 @@ from typing import BinaryIO, Literal
 
 from ...rendezvous import leftovers
 from ...rendezvous.own_files import dated_folder, file_name
-from ..processes.threads import Threads
+from ..processes.threads import Threads, call_from_thread
 from .drawn_rows import DrawnRows
 from .own_lines import OwnLines
 from .slow_disk import SlowDisk
@@ -102,6 +102,8 @@ class Output:
 
     Attributes:
         disk: for what the event loop itself asks of the job's folder.
+        root: the folder of this job's logs and error files on this machine.
+        temporary: logs were asked for, and no folder for them: `root` is a temporary one, which stays.
 
     Raises OSError where `log_dir` cannot be written.
     """
@@ -141,16 +143,16 @@ class Output:
             log_dir = None
         wants_files = _asks(redirects) or _asks(tee) or any(self._needles.values())
         self._keeps_logs = log_dir is not None or wants_files
-        self._temporary = self._keeps_logs and log_dir is None
+        self.temporary = self._keeps_logs and log_dir is None
         name = file_name(job_id)
         if log_dir is not None:
             log_dir.mkdir(parents=True, exist_ok=True)
-            self._root = dated_folder(log_dir, name, time.time())
+            self.root = dated_folder(log_dir, name, time.time())
         else:
             leftovers.prune(Path(tempfile.gettempdir()), _PREFIX, time.time(), MOST_FAILED)
-            prefix = _LOGS_PREFIX if self._temporary else _PREFIX
-            self._root = Path(tempfile.mkdtemp(prefix=f"{prefix}{name}_"))
-        self._hold = leftovers.hold(self._root)
+            prefix = _LOGS_PREFIX if self.temporary else _PREFIX
+            self.root = Path(tempfile.mkdtemp(prefix=f"{prefix}{name}_"))
+        self._hold = leftovers.hold(self.root)
         self._terminals: dict[StreamName, Terminal] = {
             "stdout": Terminal("standard output", stream_out),
             "stderr": Terminal("standard error", stream_err),
@@ -169,16 +171,6 @@ class Output:
         self._homeless = False
 
     @property
-    def root(self) -> Path:
-        """The folder of this job's logs and error files on this machine."""
-        return self._root
-
-    @property
-    def temporary(self) -> bool:
-        """Logs were asked for, and no folder for them: they are in a temporary one, `root`, which stays."""
-        return self._temporary
-
-    @property
     def full(self) -> bool:
         """Too much waits to be written: read no more from workers until `when_room` calls."""
         return self._writer is not None and self._writer.full
@@ -191,14 +183,14 @@ class Output:
 
     def worker_dir(self, round: int, local_rank: int) -> Path:
         """The folder of one worker of `round`; made where it is missing (OSError)."""
-        path = self._root / f"attempt_{round}" / str(local_rank)
+        path = self.root / f"attempt_{round}" / str(local_rank)
         path.mkdir(parents=True, exist_ok=True)
         return path
 
     def error_file(self, round: int, local_rank: int) -> Path:
         """Where a worker's library may describe its error (TORCHELASTIC_ERROR_FILE); its folder is made soon."""
         self._prepare(round, local_rank)
-        return self._root / f"attempt_{round}" / str(local_rank) / "error.json"
+        return self.root / f"attempt_{round}" / str(local_rank) / "error.json"
 
     def _prepare(self, round: int, local_rank: int) -> None:
         """Has a worker's folder made by the writer: a disk that stands still must hold up neither agent nor worker."""
@@ -223,7 +215,7 @@ class Output:
         """Where a worker's stream is kept whole; None where it is not."""
         if not self._keeps_logs:
             return None
-        return self._root / f"attempt_{round}" / str(local_rank) / f"{stream}.log"
+        return self.root / f"attempt_{round}" / str(local_rank) / f"{stream}.log"
 
     def keep_tail(self, round: int, local_rank: int, stream: StreamName, tail: bytes, cut: int) -> Path:
         """Writes down the end of a failed worker's stream where the whole is not kept; it goes when the job succeeds.
@@ -262,14 +254,11 @@ class Output:
         """The way for one worker's stream; the writer makes its folder and its file."""
         self._prepare(round, local_rank)
         path = self.log_file(round, local_rank, stream)
-        file = None
-        if path is not None:
-            file = File(path)
         needles = self._needles[stream]
         matching = None
         if needles:
             # The file itself, and not only its name, is shared within a round: it counts what a full disk has lost.
-            place = self._root / f"attempt_{round}" / f"filtered_{stream}.log"
+            place = self.root / f"attempt_{round}" / f"filtered_{stream}.log"
             matching = self._matching.get(stream)
             if matching is None or matching.path != place:
                 matching = self._matching[stream] = File(place)
@@ -277,7 +266,7 @@ class Output:
         made = Stream(
             worker=(round, local_rank),
             prefix=self._prefix(rank, local_rank, stream),
-            file=file,
+            file=File(path) if path is not None else None,
             lane=writer.lanes[self._terminals[stream].name] if writer and self._is_shown(local_rank, stream) else None,
             matching=matching,
             needles=needles,
@@ -295,10 +284,7 @@ class Output:
         made = Stream(
             worker=("service", name),
             prefix=f"[{self._host} {name}] ".encode(errors="replace"),
-            file=None,
             lane=writer.lanes[self._terminals[stream].name] if writer else None,
-            matching=None,
-            needles=(),
         )
         if writer:
             writer.open(made)
@@ -358,7 +344,7 @@ class Output:
                 terminal.close()
         else:
             if why := await self._drained(writer, seconds, hurry or asyncio.Event()):
-                writer.give_up(f"{why}{f'; they are in {self._root}' if self._keeps_logs else ''}")
+                writer.give_up(f"{why}{f'; they are in {self.root}' if self._keeps_logs else ''}")
             if await _called(writer.end, END_SECONDS):
                 writer.join()
                 writer.close_pipe()
@@ -367,8 +353,8 @@ class Output:
             os.close(self._hold)
 
         def remove() -> None:
-            if succeeded or not any(path.is_file() for path in self._root.rglob("*")):
-                shutil.rmtree(self._root, ignore_errors=True)
+            if succeeded or not any(path.is_file() for path in self.root.rglob("*")):
+                shutil.rmtree(self.root, ignore_errors=True)
 
         if not self._keeps_logs:
             with contextlib.suppress(OSError):
@@ -382,9 +368,7 @@ class Output:
         def wake() -> None:
             nonlocal idle
             idle = True
-            # RuntimeError: called too late, the loop has been closed.
-            with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(news.set)
+            call_from_thread(loop, news.set)
 
         writer.when_idle(wake)
         begun = moved = loop.time()
@@ -443,14 +427,12 @@ class Output:
             return
         self._attempts.append(round)
         while self._keep and len(self._attempts) > self._keep:
-            old = self._root / f"attempt_{self._attempts.pop(0)}"
+            old = self.root / f"attempt_{self._attempts.pop(0)}"
             self.later(lambda old=old: shutil.rmtree(old, ignore_errors=True))
 
     def _tell_room(self) -> None:
-        # RuntimeError: the loop has been closed; nobody is left to hear it.
-        with contextlib.suppress(RuntimeError):
-            if self._loop is not None:
-                self._loop.call_soon_threadsafe(self._has_room)
+        if self._loop is not None:
+            call_from_thread(self._loop, self._has_room)
 
     def _has_room(self) -> None:
         waiting, self._room = self._room, []
@@ -470,13 +452,7 @@ async def _called(ask: Callable[[Callable[[], None]], None], seconds: float) -> 
     """Hand a callback to `ask` and wait until another thread calls it: False where it does not within `seconds`."""
     loop = asyncio.get_running_loop()
     called = asyncio.Event()
-
-    def tell() -> None:
-        # RuntimeError: called too late, the loop has been closed.
-        with contextlib.suppress(RuntimeError):
-            loop.call_soon_threadsafe(called.set)
-
-    ask(tell)
+    ask(lambda: call_from_thread(loop, called.set))
     try:
         async with asyncio.timeout(seconds):
             await called.wait()

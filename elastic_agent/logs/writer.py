@@ -17,7 +17,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ...rendezvous.visible import visible
@@ -140,10 +140,11 @@ class _Partly(Exception):
         self.left = left
 
 
+@dataclass(slots=True, eq=False, kw_only=True)
 class Stream:
     """One stream of one worker; what is in it belongs to the writer thread.
 
-    Args:
+    Attributes:
         worker: equal for the two streams of one worker.
         prefix: before each line that is shown.
         file: gets every byte; None: nothing is kept.
@@ -154,36 +155,23 @@ class Stream:
         draws: its rows that change are shown; else they are drawn by the bytes themselves.
     """
 
-    def __init__(
-        self,
-        *,
-        worker: object,
-        prefix: bytes,
-        file: File | None,
-        lane: "Lane | None",
-        matching: File | None,
-        needles: Sequence[bytes],
-        raw: bool = False,
-        screen: DrawnRows | None = None,
-        draws: bool = False,
-    ) -> None:
-        self.worker = worker
-        self.prefix = prefix
-        self.file = file
-        self.lane = lane
-        self.matching = matching
-        self.raw = raw
-        self.screen = screen
-        self.draws = draws
-        self.shown = Splitter()
-        self.shown_at = float("-inf")
-        self._needles = needles
-        self._matched = Splitter()
+    worker: object
+    prefix: bytes
+    lane: "Lane | None"
+    file: File | None = None
+    matching: File | None = None
+    needles: Sequence[bytes] = ()
+    raw: bool = False
+    screen: DrawnRows | None = None
+    draws: bool = False
+    shown: Splitter = field(default_factory=Splitter)
+    shown_at: float = -math.inf
+    _matched: Splitter = field(default_factory=Splitter)
 
     def matches(self, data: bytes | None, now: float) -> bytes:
         """Of the lines that end with `data` (None: the stream ends) those with one of the words."""
         pieces = self._matched.end() if data is None else self._matched.feed(data, now)
-        found = [piece.text for piece in pieces if any(needle in piece.text for needle in self._needles)]
+        found = [piece.text for piece in pieces if any(needle in piece.text for needle in self.needles)]
         return b"".join(plain(self.prefix) + line + b"\n" for line in found)
 
 
@@ -484,6 +472,9 @@ class Writer(threading.Thread):
         terminals: each is shown on; two with one identity are one.
         on_room: called on the thread when `full` has turned false.
         on_error: called on the thread with a sentence for the user.
+
+    Attributes:
+        full: too much waits to be written.
     """
 
     def __init__(
@@ -503,17 +494,12 @@ class Writer(threading.Thread):
         for lane in self._lanes:
             lane.alone = all(other is lane or other.terminal.is_file for other in self._lanes)
         self._bytes = 0
-        self._was_full = False
+        self.full = False
         self._at_end: Callable[[], None] | None = None
         self._idle_callbacks: list[Callable[[], None]] = []
         self._files: set[File] = set()
         self._drawing: set[Stream] = set()  # those of terminals
         self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-
-    @property
-    def full(self) -> bool:
-        """Too much waits to be written."""
-        return self._was_full
 
     @property
     def taken(self) -> int:
@@ -693,8 +679,8 @@ class Writer(threading.Thread):
     def _written(self, size: int) -> None:
         with self._lock:
             self._bytes -= size
-            if room := self._was_full and self._bytes < LOW_BYTES:
-                self._was_full = False
+            if room := self.full and self._bytes < LOW_BYTES:
+                self.full = False
         if room:
             self._on_room()
 
@@ -713,7 +699,7 @@ class Writer(threading.Thread):
             self._jobs.append((size, job))
             self._bytes += size
             if self._bytes > HIGH_BYTES:
-                self._was_full = True
+                self.full = True
         self._wake()
 
     def _wake(self) -> None:

@@ -28,6 +28,12 @@ def begin(work: Callable[[], T]) -> Future[T]:
     return outcome
 
 
+def call_from_thread(loop: asyncio.AbstractEventLoop, callback: Callable[..., object], *given: object) -> None:
+    """Has the loop call it soon, from any thread; where the loop has been closed, nobody is left to hear it."""
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(callback, *given)
+
+
 class Threads:
     """At most `most` at a time. A thread that is blocked keeps its place, and never keeps the process from its end."""
 
@@ -42,11 +48,6 @@ class Threads:
             OSError: no thread can be started.
         """
         loop = asyncio.get_running_loop()
-
-        def end(_: Future[T]) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits for it
-                loop.call_soon_threadsafe(self._free.release)
-
         async with asyncio.timeout(seconds):
             await self._free.acquire()
             try:
@@ -54,5 +55,5 @@ class Threads:
             except OSError:
                 self._free.release()
                 raise
-            outcome.add_done_callback(end)
+            outcome.add_done_callback(lambda _: call_from_thread(loop, self._free.release))
             return await asyncio.wrap_future(outcome)

@@ -5,8 +5,10 @@ import contextlib
 import socket
 import time
 from collections.abc import AsyncGenerator, Callable
+from functools import partial
 
 from ...elastic_agent.agent import Agent
+from ...elastic_agent.processes.threads import call_from_thread
 from ...elastic_agent.setup import Setup
 from ...rendezvous.cancel import cancel
 from ...rendezvous.version import VERSION
@@ -17,12 +19,6 @@ from .records import Begun
 
 def journal_of(options: Options, setup: Setup, say: Callable[[str], None]) -> Journal:
     """The journal of this node. `say` prints one line, in the event loop's thread."""
-    loop = asyncio.get_running_loop()
-
-    def say_there(line: str) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop has been closed: nobody is left to read it
-            loop.call_soon_threadsafe(say, line)
-
     begun = Begun(
         unix=time.time(),
         job=options.job_id,
@@ -33,7 +29,7 @@ def journal_of(options: Options, setup: Setup, say: Callable[[str], None]) -> Jo
         workers=options.nproc,
         version=VERSION,
     )
-    return Journal(begun, options.output.history, say_there)
+    return Journal(begun, options.output.history, partial(call_from_thread, asyncio.get_running_loop(), say))
 
 
 @contextlib.asynccontextmanager

@@ -25,10 +25,7 @@ class Job:
     def __init__(self, *, interactive: bool, workers: int = 2) -> None:
         self.screen = Screen(interactive=interactive)
         self.lane = Lane(self.screen, lambda _: None)
-        self.streams = [
-            Stream(worker=rank, prefix=b"[%d] " % rank, file=None, lane=self.lane, matching=None, needles=())
-            for rank in range(workers)
-        ]
+        self.streams = [Stream(worker=rank, prefix=b"[%d] " % rank, lane=self.lane) for rank in range(workers)]
         for stream in self.streams:
             self.lane.open(stream)
 
