@@ -26,7 +26,7 @@ from ..elastic_agent.processes.threads import Threads, call_from_thread
 from ..elastic_agent.setup import Setup
 from ..elastic_agent.timeline import Timeline
 from ..master.controller import Terms
-from ..rendezvous.cancel import cancel
+from ..rendezvous.cancel import running
 from ..rendezvous.errors import NoThreads, NoUsableEtcd, OtherSecret, RendezvousError, Sealed
 from ..rendezvous.identity.secret import NoIdentity
 from ..rendezvous.keys import Keys
@@ -265,16 +265,16 @@ async def _take_part(
                     agent_setup = replace(agent_setup, known_runs=known)
                 agent = Agent(agent_setup, store, output, machine, trace, journal)
                 async with contextlib.AsyncExitStack() as beside:
-                    loading = asyncio.create_task(load_later(), name="load what is needed later")
-                    beside.push_async_callback(cancel, loading)
+                    await beside.enter_async_context(running(load_later(), "load what is needed later"))
                     if journal is not None:
                         from .history.attach import following  # here, as in `_run`
 
                         await beside.enter_async_context(following(journal, agent, options, output.say))
                     if options.output.live_line and output.has_live_line:
-                        from .terminal.live_line import live_line  # here, because few have a terminal
+                        from .terminal import live_line  # here, because few have a terminal
 
-                        await beside.enter_async_context(live_line(agent.job_status, output))
+                        shown = live_line.keep(agent.job_status, output.live)
+                        await beside.enter_async_context(running(shown, "live line"))
                     result = await agent.run()
                 if shared and result.code == plan.SUCCEEDED and result.header:
                     from . import finished  # here, as above

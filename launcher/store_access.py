@@ -9,7 +9,7 @@ import socket
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from ..rendezvous.cancel import cancel
+from ..rendezvous.cancel import running
 from ..rendezvous.errors import NoUsableEtcd, OtherSecret, RendezvousError, StoreRefused, StoreUnavailable
 from ..rendezvous.identity import SERVER_NAME
 from ..rendezvous.identity.secret import runs_with_another
@@ -137,35 +137,30 @@ async def store_of(
         loading.cancel()
     for note in hosting.notes:
         say(note)
-    try:
+    async with contextlib.AsyncExitStack() as opened:
+        opened.callback(hosting.release)
+        opened.enter_context(first)
         store = store_class(
             [str(each) for each in endpoints],
             tls=_tls(credentials, endpoints, identity),
             credentials=_user(credentials),
             seal=seal,
         )
+        opened.push_async_callback(store.close)
         try:
-            try:
-                _refuse_old((await store.status()).version, text)
-                if not any(endpoint.secret for endpoint in endpoints):
-                    await _refuse_other_secret(store, options.job_id)
-                if hosting.local and await store.get(Keys(options.job_id).leader) is None:
-                    started(hosting.local.endpoint)  # by another job, and this one begins here
-            except StoreRefused as error:  # certificates, a password or endpoints that are not those of this etcd
-                raise NoUsableEtcd(f"the store at {text} cannot be used: {error}") from None
-            looking = [asyncio.create_task(_look_after(hosting.local, store, say), name="look after the store")]
-            if identity is not None:
-                work = _renew(identity, hosting.local, where, len(endpoints), say)
-                looking.append(asyncio.create_task(work, name="renew certificates"))
-            try:
-                yield store
-            finally:
-                await cancel(*looking)
-        finally:
-            await store.close()
-    finally:
-        first.close()
-        hosting.release()
+            _refuse_old((await store.status()).version, text)
+            if not any(endpoint.secret for endpoint in endpoints):
+                await _refuse_other_secret(store, options.job_id)
+            if hosting.local and await store.get(Keys(options.job_id).leader) is None:
+                started(hosting.local.endpoint)  # by another job, and this one begins here
+        except StoreRefused as error:  # certificates, a password or endpoints that are not those of this etcd
+            raise NoUsableEtcd(f"the store at {text} cannot be used: {error}") from None
+        looking = _look_after(hosting.local, store, say)
+        await opened.enter_async_context(running(looking, "look after the store"))
+        if identity is not None:
+            work = _renew(identity, hosting.local, where, len(endpoints), say)
+            await opened.enter_async_context(running(work, "renew certificates"))
+        yield store
 
 
 async def _look_after(local: "Kept | None", store: Store, say: Callable[[str], None]) -> None:
@@ -200,15 +195,11 @@ async def _renew(
 @contextlib.asynccontextmanager
 async def renewed(identity: "Identity | None", say: Callable[[str], None]) -> AsyncGenerator[None]:
     """Keeps the certificates of a command that asks for days from ending; None: it has none."""
-    work = None
-    if identity is not None:
-        nowhere = Address("", None)
-        work = asyncio.create_task(_renew(identity, None, nowhere, 0, say), name="renew certificates")
-    try:
+    async with contextlib.AsyncExitStack() as stack:
+        if identity is not None:
+            work = _renew(identity, None, Address("", None), 0, say)
+            await stack.enter_async_context(running(work, "renew certificates"))
         yield
-    finally:
-        if work is not None:
-            await cancel(work)
 
 
 def asked_at(reach: "Reach") -> tuple[Endpoint, ...]:

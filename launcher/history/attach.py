@@ -10,7 +10,7 @@ from functools import partial
 from ...elastic_agent.agent import Agent
 from ...elastic_agent.processes.threads import call_from_thread
 from ...elastic_agent.setup import Setup
-from ...rendezvous.cancel import cancel
+from ...rendezvous.cancel import running
 from ...rendezvous.version import VERSION
 from ..settings import Options
 from .journal import Journal
@@ -38,14 +38,10 @@ async def following(
 ) -> AsyncGenerator[None]:
     """The journal looks at the job while the context lasts, and a dashboard is served where one is wanted."""
     ask = agent.job_status if options.output.dashboard is not None else None
-    task = asyncio.create_task(journal.follow(lambda: agent.status, ask), name="history")
-    try:
-        async with contextlib.AsyncExitStack() as stack:
-            if options.output.dashboard is not None:
-                from ..dashboard.server import served
+    async with running(journal.follow(lambda: agent.status, ask), "history"), contextlib.AsyncExitStack() as stack:
+        if options.output.dashboard is not None:
+            from ..dashboard.server import served
 
-                where = options.output.dashboard
-                await stack.enter_async_context(served(where, journal, agent.job_status, agent.look, say))
-            yield
-    finally:
-        await cancel(task)
+            where = options.output.dashboard
+            await stack.enter_async_context(served(where, journal, agent.job_status, agent.look, say))
+        yield

@@ -10,9 +10,9 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Annotated
+from typing import Annotated, TypeVar
 
-from ...rendezvous.cancel import cancel
+from ...rendezvous.cancel import running
 from ...rendezvous.fields import Name, Number, Port, Words
 from ...rendezvous.frozen import dataclass
 from ...rendezvous.store.contract import Compare, Put, Store
@@ -31,6 +31,8 @@ LOOK = 0.2
 
 MOST = 4096
 """Nodes of one plan."""
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +84,11 @@ class Meeting:
     async def open(self) -> AsyncGenerator[None]:
         """This node is there while the context lasts."""
         self._lease, self._lasting = await self._store.grant(LEASE), await self._store.grant(LASTING)
-        keeping = asyncio.create_task(self._store.keep_alive(self._lease, LEASE), name="node check: lease")
         try:
-            await self._put(f"{self._root}nodes/{self._me.node}", encode(self._me), self._lease)
-            yield
+            async with running(self._store.keep_alive(self._lease, LEASE), "node check: lease"):
+                await self._put(f"{self._root}nodes/{self._me.node}", encode(self._me), self._lease)
+                yield
         finally:
-            await cancel(keeping)
             await self._store.revoke(self._lease)
 
     async def plan(self, until: float) -> Plan | None:
@@ -95,12 +96,12 @@ class Meeting:
         loop = asyncio.get_running_loop()
         seen, since = 0, loop.time()
         while True:
-            plans = await self._plans()
+            plans = await self._written(Plan, "plans")
             for each in plans:
                 if any(node.node == self._me.node for node in each.nodes):
                     return each if len(each.nodes) > 1 else None
             taken = {node.node for each in plans for node in each.nodes}
-            here = [each for each in await self._present() if each.node not in taken]
+            here = [each for each in await self._written(Present, "nodes") if each.node not in taken]
             if len(here) != seen:
                 seen, since = len(here), loop.time()
             full = len(here) + len(taken) >= self._most
@@ -170,15 +171,11 @@ class Meeting:
     async def _put(self, key: str, value: bytes, lease: int) -> None:
         await self._store.txn((), (Put(key, value, lease),), idempotent=True)
 
-    async def _plans(self) -> list[Plan]:
-        items = (await self._store.list(f"{self._root}plans/")).items
-        return [found for item in items if (found := decode_or_none(Plan, item.value))]
-
-    async def _present(self) -> list[Present]:
-        """In order of arrival."""
-        items = (await self._store.list(f"{self._root}nodes/")).items
+    async def _written(self, kind: type[T], folder: str) -> list[T]:
+        """In the order in which they were written."""
+        items = (await self._store.list(f"{self._root}{folder}/")).items
         items = sorted(items, key=lambda item: item.create_revision)
-        return [found for item in items if (found := decode_or_none(Present, item.value))]
+        return [found for item in items if (found := decode_or_none(kind, item.value))]
 
 
 def _outcome(told: list[Told]) -> Outcome:

@@ -1,12 +1,9 @@
 """One line at the bottom of a terminal that tells how the job is. It is shown only where stderr is a terminal."""
 
 import asyncio
-import contextlib
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 
-from ...elastic_agent.logs.output import Output
 from ...master.status import Status
-from ...rendezvous.cancel import cancel
 from ...rendezvous.errors import RendezvousError
 from ...rendezvous.plural import plural
 from ...rendezvous.visible import visible
@@ -56,16 +53,6 @@ def _data(name: str, done: int, shards: int, left: float | None) -> str:
     full = min(BAR, int(share * BAR))
     rest = f", {span(left)} left" if left is not None else ""
     return f"{visible(name)} [{'#' * full}{'.' * (BAR - full)}] {done}/{shards}{rest}"
-
-
-@contextlib.asynccontextmanager
-async def live_line(ask: Asks, output: Output) -> AsyncGenerator[None]:
-    """It is shown while the context lasts; `output` has a terminal for it."""
-    task = asyncio.create_task(keep(ask, output.live), name="live line")
-    try:
-        yield
-    finally:
-        await cancel(task)
 
 
 async def keep(ask: Asks, show: Callable[[str], None]) -> None:

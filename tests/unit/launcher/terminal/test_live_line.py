@@ -8,6 +8,7 @@ import pytest
 from elastic_run.launcher.terminal import live_line
 from elastic_run.launcher.terminal.live_line import text
 from elastic_run.master.status import Status
+from elastic_run.rendezvous.cancel import running
 
 from ....doubles.statuses import STATUS
 
@@ -44,13 +45,11 @@ async def test_a_job_without_a_master_says_so_and_at_the_end_there_is_no_line(mo
         return answer
 
     class Screen:
-        has_live_line = True
-
         def live(self, line: str) -> None:
             shown.append(line)
             if len(shown) == 3:
                 told.set()
 
-    async with live_line.live_line(ask, Screen()):
+    async with running(live_line.keep(ask, Screen().live), "live line"):
         await told.wait()
     assert shown == [text(STATUS), "no master answers", text(STATUS), ""]
