@@ -93,12 +93,13 @@ class Exporter:
     def _send(self, whole: Recovery) -> None:
         self._ids.trace = int.from_bytes(whole.id) or 1
         root = self._tracer.start_span(whole.name, None, attributes=whole.args, start_time=self._unix(whole.begun))
-        for each in whole.moments:
-            root.add_event(f"{each.row}: {each.name}", each.args, self._unix(each.begun))
         if problem := whole.args.get("problem"):
             root.set_status(Status(StatusCode.ERROR, str(problem)))
         parent = set_span_in_context(root)
-        for each in whole.spans:
+        for each in whole.events:
+            if each.ended <= each.begun:
+                root.add_event(f"{each.row}: {each.name}", each.args, self._unix(each.begun))
+                continue
             attributes = {**each.args, "row": each.row}
             span = self._tracer.start_span(each.name, parent, attributes=attributes, start_time=self._unix(each.begun))
             span.end(self._unix(each.ended))

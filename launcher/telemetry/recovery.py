@@ -5,7 +5,6 @@ trace of one round the same id, without having talked about it.
 """
 
 import hashlib
-from collections.abc import Iterator
 
 from ...rendezvous.frozen import dataclass, field
 from ...rendezvous.trace_file import AGENT
@@ -44,16 +43,6 @@ class Recovery:
     ended: float
     args: dict[str, str | int | float | bool]
     events: tuple[Event, ...]
-
-    @property
-    def spans(self) -> Iterator[Event]:
-        """Those that have a length."""
-        return (each for each in self.events if each.ended > each.begun)
-
-    @property
-    def moments(self) -> Iterator[Event]:
-        """Those that have none."""
-        return (each for each in self.events if each.ended <= each.begun)
 
 
 @dataclass(slots=True)

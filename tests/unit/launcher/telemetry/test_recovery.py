@@ -19,8 +19,7 @@ def test_a_recovery_is_what_happens_until_the_workers_of_a_round_have_started() 
     whole = recoveries.add(event("start", "agent", 10.3, 10.5, round=2, run="r"))
     assert whole is not None
     assert (whole.name, whole.begun, whole.ended) == ("round 2", 10.0, 10.5)
-    assert [each.name for each in whole.spans] == ["decide", "stop", "start"]
-    assert [each.name for each in whole.moments] == ["detect"]
+    assert [each.name for each in whole.events] == ["detect", "decide", "stop", "start"]
     following = recoveries.add(event("start", "agent", 20.0, 20.1, round=3, run="r"))
     assert following is not None and following.begun == 20.0
 
