@@ -23,7 +23,7 @@ from ..history.records import Ended, Record, Snapshot
 from ..report.page import body, rank_page
 from ..report.story import File, tell
 from ..terminal.rank_lines import log_lines, stack_lines
-from .site import HEADERS, Request, Response, Site, busy, plain
+from .site import BUSY, HEADERS, Request, Response, Site, answer_in_words
 
 FRESH = 1.0
 """Seconds for which an answer is good."""
@@ -182,15 +182,6 @@ class _Handler(BoundedHandler):
     sys_version = ""
     server: Server  # pyright: ignore[reportIncompatibleVariableOverride]  the only one that makes it
 
-    def do_GET(self) -> None:
-        self._answer()
-
-    def do_HEAD(self) -> None:
-        self._answer()
-
-    def do_POST(self) -> None:
-        self._answer()
-
     def log_message(self, format: str, *args: object) -> None:
         """Nothing: a request's line may hold the token."""
 
@@ -198,7 +189,7 @@ class _Handler(BoundedHandler):
         """What is no request, or asks for what no page takes, is answered as any other."""
         self.request_version = "HTTP/1.0"  # else what was not understood would be answered without headers
         self.close_connection = True
-        self._send(plain(HTTPStatus(code)))
+        self._send(answer_in_words(HTTPStatus(code)))
 
     def _answer(self) -> None:
         request = Request(
@@ -207,7 +198,7 @@ class _Handler(BoundedHandler):
         if request.is_probe:
             self._send(self._made(request))
         elif not self.server.pages.acquire(blocking=False):
-            self._send(busy())
+            self._send(answer_in_words(HTTPStatus.SERVICE_UNAVAILABLE, BUSY))
         else:
             try:
                 asked = time.monotonic()
@@ -217,6 +208,8 @@ class _Handler(BoundedHandler):
                     self.server.view.shown(request.path, asked)
             finally:
                 self.server.pages.release()
+
+    do_GET = do_HEAD = do_POST = _answer
 
     def _made(self, request: Request) -> Response:
         view = self.server.view

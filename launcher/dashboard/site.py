@@ -91,6 +91,8 @@ HEADERS: Mapping[str, str] = {
 LONGEST = 4_096
 """Characters of a request's path, and of its cookies."""
 
+BUSY = "Too many pages are asked for at once: try again soon."
+REFUSED = "Open the URL that the launcher has printed: it carries the token."
 
 MOST_DIGITS = 7
 """Of a rank."""
@@ -153,9 +155,9 @@ class Site:
             healthy: the agent does its work; anybody may know that.
         """
         if request.method not in ("GET", "HEAD"):
-            return Response(HTTPStatus.METHOD_NOT_ALLOWED, _plain("Only GET is answered here."), {"Allow": "GET, HEAD"})
+            return answer_in_words(HTTPStatus.METHOD_NOT_ALLOWED, "Only GET is answered here.", {"Allow": "GET, HEAD"})
         if len(request.path) > LONGEST or len(request.cookie) > LONGEST:
-            return Response(HTTPStatus.REQUEST_URI_TOO_LONG, _plain("The request is too long."))
+            return answer_in_words(HTTPStatus.REQUEST_URI_TOO_LONG, "The request is too long.")
         if request.is_probe:
             status, word = (HTTPStatus.OK, "ok") if healthy() else (HTTPStatus.SERVICE_UNAVAILABLE, "no answer")
             return Response(status, f"{word}\n", {"Content-Type": "text/plain; charset=utf-8"})
@@ -163,11 +165,11 @@ class Site:
         given = parse_qs(parts.query).get("token", [])
         if parts.path == "/" and given:
             if not self._is_token(given[0]):
-                return _refused()
+                return answer_in_words(HTTPStatus.FORBIDDEN, REFUSED)
             kept = f"{self.cookie}={self.token}; Path=/; HttpOnly; SameSite=Strict"
             return Response(HTTPStatus.SEE_OTHER, "", {"Location": "/", "Set-Cookie": kept})
         if not (self._is_token(self._kept(request.cookie)) or self._is_token(_bearer(request.authorization))):
-            return _refused()
+            return answer_in_words(HTTPStatus.FORBIDDEN, REFUSED)
         match parts.path:
             case "/":
                 told = '<p id="told" role="status" class="warn"></p>'
@@ -177,7 +179,7 @@ class Site:
             case "/rank" if number := _number(parts.query):
                 return Response(HTTPStatus.OK, document(title, "", rank(int(number))))
             case _:
-                return Response(HTTPStatus.NOT_FOUND, _plain("There is no such page."))
+                return answer_in_words(HTTPStatus.NOT_FOUND, "There is no such page.")
 
     def _kept(self, cookies: str) -> str:
         try:
@@ -201,19 +203,6 @@ def _number(query: str) -> str:
     return given if given.isascii() and given.isdecimal() and len(given) <= MOST_DIGITS else ""
 
 
-def plain(status: HTTPStatus) -> Response:
-    """To what is no request that can be answered."""
-    return Response(status, _plain(f"{status.phrase}."))
-
-
-def busy() -> Response:
-    """Where no more pages can be made now."""
-    return Response(HTTPStatus.SERVICE_UNAVAILABLE, _plain("Too many pages are asked for at once: try again soon."))
-
-
-def _refused() -> Response:
-    return Response(HTTPStatus.FORBIDDEN, _plain("Open the URL that the launcher has printed: it carries the token."))
-
-
-def _plain(sentence: str) -> str:
-    return document("dashboard", "", f"<p>{sentence}</p>")
+def answer_in_words(status: HTTPStatus, words: str = "", headers: Mapping[str, str] | None = None) -> Response:
+    """To what is answered by no page; without words, by what the status is called."""
+    return Response(status, document("dashboard", "", f"<p>{words or f'{status.phrase}.'}</p>"), headers or {})
