@@ -70,7 +70,7 @@ async def store(
     if request.param == "memory":
         made: Store = MemoryStore()
     elif request.param == "simulated etcd":
-        made = EtcdStore.over(etcd.Client(simulated, simulated.network, "here"))
+        made = EtcdStore(etcd.Client(simulated, simulated.network, "here"), now=asyncio.get_running_loop().time)
     else:
         cluster: Cluster = request.getfixturevalue("shared_etcd")
         for name in ("SHORTEST_ATTEMPT", "LONGEST_ATTEMPT"):  # a write without a condition is not tried twice

@@ -1,6 +1,6 @@
 """A client's end of the simulated etcd: its connections, what it asks over them, and the watches that it reads.
 
-It stands where grpc stands in the product: `EtcdStore.over(Client(...))`.
+It stands where grpc stands in the product: `EtcdStore(Client(...), now=...)`.
 """
 
 import asyncio
@@ -310,7 +310,7 @@ class Endpoint:
 
 
 class Client(Endpoints):
-    """What one node's store talks to: `EtcdStore.over(Client(...))`. Whose turn it is, the real thing decides.
+    """What one node's store talks to: `EtcdStore(Client(...), now=...)`. Whose turn it is, the real thing decides.
 
     Args:
         cluster: that is asked.

@@ -62,7 +62,7 @@ class Scene:
 
         async def main() -> Any:
             client = self.clients[machine] = Client(self.cluster, self.network, machine)
-            store = EtcdStore.over(client, deadline=deadline)
+            store = EtcdStore(client, deadline=deadline, now=asyncio.get_running_loop().time)
             try:
                 return await body(store)
             finally:

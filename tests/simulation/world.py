@@ -4,6 +4,7 @@
 `World` named as in `schedule.VERBS`.
 """
 
+import asyncio
 import contextlib
 import random
 import secrets
@@ -317,7 +318,7 @@ class World:
         self, machine: str, owner: str, script: str, lives: Callable[..., Awaitable[tuple[int, str]]]
     ) -> None:
         client = self.clients[owner] = etcd.Client(self.store, self.network, machine, owner)
-        store = EtcdStore.over(client)
+        store = EtcdStore(client, now=asyncio.get_running_loop().time)
         try:
             await store.status()  # as the launcher does
             witnessed = Witnessed(store, self.checker, owner, self.keys.round)

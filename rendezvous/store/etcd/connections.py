@@ -131,11 +131,7 @@ _UNSENT = (
     "etcdserver: rpc not supported for learner",
     "raft proposal dropped",
 )
-_TOKEN = (
-    "invalid auth token",
-    "revision of auth store is old",
-    "user name is empty",
-)
+_TOKEN = ("invalid auth token", "revision of auth store is old", "user name is empty")
 _SAYS: Sequence[tuple[str, str]] = (
     (
         "database space exceeded",
@@ -150,20 +146,8 @@ _SAYS: Sequence[tuple[str, str]] = (
     ("authentication failed", "etcd refuses the user or the password"),
     ("user name is empty", "etcd requires a user and a password, and none were given"),
 )
-_FINAL = frozenset(
-    {
-        "INVALID_ARGUMENT",
-        "NOT_FOUND",
-        "ALREADY_EXISTS",
-        "PERMISSION_DENIED",
-        "FAILED_PRECONDITION",
-        "OUT_OF_RANGE",
-        "UNIMPLEMENTED",
-        "RESOURCE_EXHAUSTED",
-        "UNAUTHENTICATED",
-        "DATA_LOSS",
-    }
-)
+_IN_DOUBT = ("CANCELLED", "UNKNOWN", "DEADLINE_EXCEEDED", "ABORTED", "INTERNAL", "UNAVAILABLE")
+"""Codes of grpc that say nothing of the request; all others are an answer."""
 
 
 def judge(endpoint: str, code: str, details: str) -> AttemptFailed:
@@ -175,7 +159,7 @@ def judge(endpoint: str, code: str, details: str) -> AttemptFailed:
         return AttemptFailed("unsent", words)
     if any(sign in low for sign in _TOKEN):
         return AttemptFailed("token", words, refusal(endpoint, why))
-    if code not in _FINAL:
+    if code in _IN_DOUBT:
         return AttemptFailed("maybe", words)
     if "requested lease not found" in low:
         error: StoreError = LeaseLost(f"{endpoint}: the lease has expired or was revoked, and its keys are deleted")

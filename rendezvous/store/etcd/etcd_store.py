@@ -6,8 +6,8 @@
 import asyncio
 import math
 import secrets
-from collections.abc import AsyncGenerator, Sequence
-from typing import Self
+import time
+from collections.abc import AsyncGenerator, Callable, Sequence
 
 from ...errors import LeaseLost, StoreRefused, StoreUnavailable
 from ...frozen import dataclass
@@ -62,8 +62,7 @@ class Renewals:
 
     def begin(self, ttl: int, now: float) -> None:
         """From now on a lease of `ttl` seconds is renewed, which has just been granted."""
-        self._away_until = self.away_until(now)
-        self._answered = now
+        self.answered(now)
         self._allowed = ttl / 2
 
     def answered(self, now: float) -> None:
@@ -80,36 +79,29 @@ class EtcdStore:
     """A `Store` in the etcd cluster at `endpoints` (`host:port`, `[v6]:port`). Connects when it is first used.
 
     Args:
-        endpoints: any members of one cluster.
+        endpoints: any members of one cluster; or the wire to them that somebody else made, as a simulator does.
         deadline: seconds that each call but a watch may take.
         tls: encrypts; None is plain text.
         credentials: a user of etcd's own.
         seal: for values that not everybody who may read the store shall read; None: they are written as they are.
+        now: the clock of the loop that it will live in.
     """
 
     def __init__(
         self,
-        endpoints: Sequence[str],
+        endpoints: Sequence[str] | Endpoints,
         *,
         deadline: float = 10.0,
         tls: Tls | Proof | None = None,
         credentials: Credentials | None = None,
         seal: Seal | None = None,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._session = Session(Endpoints(endpoints, tls), credentials, deadline)
+        wire = endpoints if isinstance(endpoints, Endpoints) else Endpoints(endpoints, tls)
+        self._session = Session(wire, credentials, deadline, now)
         self._seal = seal
         self._known_key = _FIRST_KEY
         self._renewals = Renewals()
-
-    @classmethod
-    def over(cls, wire: Endpoints, *, deadline: float = 10.0) -> Self:
-        """A store over a wire that somebody else made, as a simulator does; inside of the loop that it lives in."""
-        store = cls.__new__(cls)
-        store._session = Session(wire, None, deadline, asyncio.get_running_loop().time)
-        store._seal = None
-        store._known_key = _FIRST_KEY
-        store._renewals = Renewals()
-        return store
 
     # Reading
 
