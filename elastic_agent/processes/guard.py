@@ -1,6 +1,7 @@
 """The agent's side of the guardian (`guardian.py`): it is started here, told whom to watch, replaced when it dies."""
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
@@ -91,18 +92,15 @@ class Guardian:
         if self._process is None or self._loop is None:
             return
         self._loop.remove_reader(self._pidfd)
-        gone = self._loop.create_future()
-
-        def ended() -> None:
-            if not gone.done():
-                gone.set_result(None)
-
-        self._loop.add_reader(self._pidfd, ended)
+        ended = asyncio.Event()
+        self._loop.add_reader(self._pidfd, ended.set)
         try:
             if keep_detached or self._nothing_left():
                 self._tell("end")
             self._shut_pipe()
-            await asyncio.wait({gone}, timeout=seconds)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await ended.wait()
         finally:
             self._loop.remove_reader(self._pidfd)
             self._process.kill()
@@ -140,15 +138,14 @@ class Guardian:
         if self._closed:
             return
         lived = time.monotonic() - self._born
-        pause = 0.0 if lived > RESTART_PAUSE_SECONDS else RESTART_PAUSE_SECONDS
         if self._lost_words == 0:
             how = f"signal {-code}" if code < 0 else f"exit code {code}"
             self._say(f"the guardian of this machine's workers exited ({how}) and is restarted")
         self._lost_words += 1
-        if pause:
-            self._again = self._loop.call_later(pause, self._retry)
-        else:
+        if lived > RESTART_PAUSE_SECONDS:
             self._retry()
+        else:
+            self._again = self._loop.call_later(RESTART_PAUSE_SECONDS, self._retry)
 
     def _retry(self) -> None:
         assert self._loop is not None

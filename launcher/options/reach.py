@@ -9,21 +9,7 @@ from . import flags
 from .rendezvous import read_conf, read_credentials, read_store, read_trust
 from .values import shutdown_timeout
 
-REACH = (
-    "rdzv-endpoint",
-    "rdzv-id",
-    "join-file",
-    "tls-cert",
-    "tls-key",
-    "tls-ca",
-    "insecure",
-    "rdzv-conf",
-    "rdzv-backend",
-    "etcd-user",
-    "etcd-cacert",
-    "etcd-cert",
-    "etcd-key",
-)
+REACH = (*(name for name in flags.BY_NAME if name.startswith(("rdzv-", "tls-", "etcd-"))), "join-file", "insecure")
 """Flags of a command that only asks a running job."""
 
 

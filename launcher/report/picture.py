@@ -11,30 +11,13 @@ WIDE, NARROW = 920, 360
 _LEFT, _RIGHT, _TOP, _BOTTOM = 44, 12, 10, 44
 _HEIGHT = 200
 
+_MINUTE, _HOUR, _DAY = 60, 3600, 86400
+
 NICE = (
-    0.1,
-    0.2,
-    0.5,
-    1,
-    2,
-    5,
-    10,
-    15,
-    30,
-    60,
-    120,
-    300,
-    600,
-    900,
-    1800,
-    3600,
-    7200,
-    14400,
-    21600,
-    43200,
-    86400,
-    172800,
-    604800,
+    *(0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30),
+    *(_MINUTE * each for each in (1, 2, 5, 10, 15, 30)),
+    *(_HOUR * each for each in (1, 2, 4, 6, 12)),
+    *(_DAY * each for each in (1, 2, 7)),
 )
 """Seconds between two marks of the time axis."""
 
@@ -77,13 +60,9 @@ def line(values: Sequence[tuple[float, float]], began: float, until: float, titl
 def bar(parts: Sequence[tuple[str, float]], title: str) -> str:
     """Shares of a whole, each in the colour of its CSS class."""
     whole = sum(value for _, value in parts) or 1.0
-    at, made = (
-        0.0,
-        [
-            '<svg class="bar" viewBox="0 0 1000 26" preserveAspectRatio="none" role="img">',
-            f"<title>{escape(title)}</title>",
-        ],
-    )
+    at = 0.0
+    made = ['<svg class="bar" viewBox="0 0 1000 26" preserveAspectRatio="none" role="img">']
+    made.append(f"<title>{escape(title)}</title>")
     for name, value in parts:
         width = 1000 * value / whole
         made.append(f'<rect class="c-{name}" x="{at:.2f}" y="0" width="{width:.2f}" height="26"/>')
