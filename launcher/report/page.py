@@ -144,7 +144,7 @@ def _root_cause(incident: Incident | None, story: Story) -> str:
         return ""
     where = f" on node {_text(incident.node)} (host {_text(incident.host)})" if incident.node else ""
     title = "First failure" if consequence(incident) else "Root cause"
-    made = [f'<section aria-labelledby="cause"><h2 id="cause" class="bad">{title}</h2><p>{_text(incident.reason)}</p>']
+    made = [f"<p>{_text(incident.reason)}</p>"]
     if exit_ := incident.exit:
         made.append(f"<p>{_text(describe(exit_))}{where}, in round {incident.round}.</p>")
         if exit_.traceback:
@@ -153,7 +153,7 @@ def _root_cause(incident: Incident | None, story: Story) -> str:
             made.append(f"<p>What to do: {_text(advice)}</p>")
         if exit_.log:
             made.append(f'<p class="soft">Log: {_text(exit_.log)}</p>')
-    return "".join([*made, "</section>"])
+    return _section("cause", title, "".join(made), "bad")
 
 
 def _suspects(story: Story, *, live: bool) -> str:
@@ -167,7 +167,7 @@ def _suspects(story: Story, *, live: bool) -> str:
         made += f"<p><b>{_text(each.words)}</b></p>{_finding(each, f'now{number}')}"
         if live and (rank := each.finding.rank) is not None:
             made += f"<p>{_rank_link(rank, f'Look at rank {rank} now')}</p>"
-    return f'<section aria-labelledby="suspects"><h2 id="suspects" class="bad">{title}</h2>{made}</section>'
+    return _section("suspects", title, made, "bad")
 
 
 def _rank_link(rank: int, words: str) -> str:
@@ -181,12 +181,15 @@ def _earlier(story: Story) -> str:
     if not before:
         return ""
     made = "".join(
-        f'<details data-key="f{number}"><summary>{_text(each.diagnosis.words)} '
-        f'<span class="soft">({_since(each.unix, story)}, round {each.diagnosis.finding.round})</span></summary>'
-        f"{_finding(each.diagnosis, f'f{number}')}</details>"
+        _details(
+            f"f{number}",
+            _text(each.diagnosis.words),
+            f"{_since(each.unix, story)}, round {each.diagnosis.finding.round}",
+            _finding(each.diagnosis, f"f{number}"),
+        )
         for number, each in enumerate(before)
     )
-    return f'<section aria-labelledby="found"><h2 id="found">What the diagnosis had found before</h2>{made}</section>'
+    return _section("found", "What the diagnosis had found before", made)
 
 
 def _finding(each: Diagnosis, key: str) -> str:
@@ -231,15 +234,24 @@ def rank_page(rank: int, where: str, stacks: Iterable[str], log: Iterable[str], 
     if trouble:
         return f"{title}<p class='warn'>{_text(trouble)}</p>"
     parts = (("Where it is", "\n".join(stacks), "stacks"), ("Its last output", "\n".join(log), "log"))
-    return title + "".join(
-        f'<section aria-labelledby="{key}"><h2 id="{key}">{name}</h2>{_pre(text, name, key)}</section>'
-        for name, text, key in parts
-    )
+    return title + "".join(_section(key, name, _pre(text, name, key)) for name, text, key in parts)
 
 
 def _pre(text: str, name: str, key: str) -> str:
     """`key`: by which a live page knows it again."""
     return f'<pre tabindex="0" role="region" aria-label="{escape(name)}" data-scroll="{key}">{_block(text)}</pre>'
+
+
+def _section(key: str, title: str, content: str, kind: str = "") -> str:
+    """A part of the page under a heading, of HTML; `kind`: the heading's class."""
+    marked = f' class="{kind}"' if kind else ""
+    return f'<section aria-labelledby="{key}"><h2 id="{key}"{marked}>{title}</h2>{content}</section>'
+
+
+def _details(key: str, summary: str, aside: str, content: str) -> str:
+    """What is unfolded under a line, of HTML. `key`: as for `_pre`."""
+    line = f'<summary>{summary} <span class="soft">({aside})</span></summary>'
+    return f'<details data-key="{key}">{line}{content}</details>'
 
 
 def _world(story: Story) -> str:
@@ -256,11 +268,8 @@ def _world(story: Story) -> str:
     ]
     picture = steps(values, story.began, story.until, "Workers that train, over time", marks)
     more = " Each number is explained below." if marks else ""
-    return (
-        '<section aria-labelledby="world"><h2 id="world">World size over time</h2>'
-        f'{picture}<p class="soft">Workers that train; time since the beginning.{more}</p>'
-        f"{_throughput(story)}</section>"
-    )
+    told = f'<p class="soft">Workers that train; time since the beginning.{more}</p>'
+    return _section("world", "World size over time", f"{picture}{told}{_throughput(story)}")
 
 
 def _throughput(story: Story) -> str:
@@ -284,12 +293,12 @@ def _time(split: Split) -> str:
         for name, value in parts
     )
     title = "; ".join(f"{words(name)} {100 * value / split.total:.1f} %" for name, value in parts)
-    return (
-        '<section aria-labelledby="time"><h2 id="time">Where the time went</h2>'
-        f"{bar([(name, float(value)) for name, value in parts], title)}"
+    table = (
         '<table><thead><tr><th scope="col">since the first round</th><th class="n" scope="col">time</th>'
-        f'<th class="n" scope="col">share</th></tr></thead><tbody>{rows}</tbody></table></section>'
+        f'<th class="n" scope="col">share</th></tr></thead><tbody>{rows}</tbody></table>'
     )
+    picture = bar([(name, float(value)) for name, value in parts], title)
+    return _section("time", "Where the time went", picture + table)
 
 
 def _interruptions(story: Story) -> str:
@@ -299,10 +308,7 @@ def _interruptions(story: Story) -> str:
     shown = numbered[-MOST_SHOWN:]
     left = f"<p>The first {len(numbered) - len(shown)} are not shown.</p>" if len(shown) < len(numbered) else ""
     made = "".join(_interruption(number, each, story) for number, each in shown)
-    return (
-        '<section aria-labelledby="interruptions"><h2 id="interruptions">Interruptions and changes of membership</h2>'
-        f"{left}{made}</section>"
-    )
+    return _section("interruptions", "Interruptions and changes of membership", left + made)
 
 
 def _interruption(number: int, each: Interruption, story: Story) -> str:
@@ -336,11 +342,12 @@ def _interruption(number: int, each: Interruption, story: Story) -> str:
     exit_ = each.incident.exit if each.incident else None
     trace = _pre(exit_.traceback, "Traceback", f"i{number}") if exit_ and exit_.traceback else ""
     advice = hint(exit_) if exit_ else ""
-    return (
-        f'<details data-key="i{number}"><summary><b>{number}</b> {_text(each.reason)} '
-        f'<span class="soft">({_since(each.at, story)}{down}; {size}{kept})</span></summary><div id="i{number}">'
-        f"{_rows(rows)}{evidence}{diagnosed}{trace}"
-        f"{f'<p>What to do: {_text(advice)}</p>' if advice else ''}</div></details>"
+    todo = f"<p>What to do: {_text(advice)}</p>" if advice else ""
+    return _details(
+        f"i{number}",
+        f"<b>{number}</b> {_text(each.reason)}",
+        f"{_since(each.at, story)}{down}; {size}{kept}",
+        f'<div id="i{number}">{_rows(rows)}{evidence}{diagnosed}{trace}{todo}</div>',
     )
 
 
@@ -371,7 +378,7 @@ def _data(story: Story) -> str:
             f'<progress max="{max(1, each.shards)}" value="{each.done}" aria-label="{name}"></progress>'
             f"{line(values, story.began, story.until, title)}"
         )
-    return f'<section aria-labelledby="data"><h2 id="data">Data</h2>{"".join(made)}</section>'
+    return _section("data", "Data", "".join(made))
 
 
 def _table(name: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -402,9 +409,7 @@ def _nodes(story: Story, *, live: bool) -> str:
         for each in story.nodes
     )
     heads = ("node", "host", "state", "ranks", *(("role",) if roles else ()), "rounds", "reason")
-    return (
-        f'<section aria-labelledby="nodes"><h2 id="nodes">Nodes and ranks</h2>{_table("Nodes", heads, rows)}</section>'
-    )
+    return _section("nodes", "Nodes and ranks", _table("Nodes", heads, rows))
 
 
 def _rank_links(ranks: str) -> str:
@@ -433,24 +438,25 @@ def _rounds(story: Story) -> str:
         for each in story.changes[-MOST_SHOWN:]
     )
     heads = ("number", "at", "state", "nodes", "workers", "cause", "reason")
-    return (
-        '<section aria-labelledby="rounds"><h2 id="rounds">Rounds</h2><details data-key="rounds"><summary>'
-        f"{plural(len(story.changes), 'header')} of rounds, suspensions and the end</summary>"
-        f"{_table('Rounds', heads, rows)}</details></section>"
-    )
+    summary = f"{plural(len(story.changes), 'header')} of rounds, suspensions and the end"
+    table = f'<details data-key="rounds"><summary>{summary}</summary>{_table("Rounds", heads, rows)}</details>'
+    return _section("rounds", "Rounds", table)
 
 
 def _tails(tails: Sequence[Tail], story: Story) -> str:
     if not tails:
         return ""
     made = "".join(
-        f'<details data-key="{_key(each)}"><summary>rank {each.rank} on node {_text(each.node)} in round {each.round} '
-        f'<span class="soft">({_since(each.at, story)})</span></summary>'
-        f"{_pre(each.text, 'Last output', _key(each)) if each.text else ''}"
-        f"{_pre(each.traceback, 'Traceback', _key(each) + 't') if each.traceback not in each.text else ''}</details>"
+        _details(
+            _key(each),
+            f"rank {each.rank} on node {_text(each.node)} in round {each.round}",
+            _since(each.at, story),
+            f"{_pre(each.text, 'Last output', _key(each)) if each.text else ''}"
+            f"{_pre(each.traceback, 'Traceback', _key(each) + 't') if each.traceback not in each.text else ''}",
+        )
         for each in tails[-MOST_SHOWN:]
     )
-    return f'<section aria-labelledby="tails"><h2 id="tails">The last output of failed workers</h2>{made}</section>'
+    return _section("tails", "The last output of failed workers", made)
 
 
 def _key(tail: Tail) -> str:
