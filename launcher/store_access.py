@@ -7,6 +7,7 @@ import os
 import re
 import socket
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from ..rendezvous.cancel import running
@@ -34,11 +35,12 @@ from .trust import INSECURE, identity_of, invitation_lines, protected, renew, se
 if TYPE_CHECKING:
     from ..rendezvous.identity.contexts import Identity
     from ..rendezvous.store.embedded.watchdog import Kept
-    from ..rendezvous.store.etcd.etcd_store import Credentials as EtcdUser
-    from ..rendezvous.store.etcd.etcd_store import EtcdStore, Proof, Tls
+    from ..rendezvous.store.etcd.etcd_store import EtcdStore
     from ..rendezvous.store.seal import Seal
     from .options.reach import Reach
 
+
+_CLIENT = "..rendezvous.store.etcd.etcd_store"
 
 GRPC_VERBOSITY = "GRPC_VERBOSITY"
 """The variable that says what grpc prints; this process sets it for itself."""
@@ -112,11 +114,10 @@ async def store_of(
     plain = [str(each) for each in endpoints if each.plain]
     if identity is not None and plain:
         say(f"the store at {', '.join(plain)} is yours and is named with http://: what is in it is not protected")
-    credentials = options.store.credentials
     deadline = asyncio.get_running_loop().time() + options.timing.join_timeout
     # Beside the start of an etcd, or the first question to one: both take a while to load.
     loading = asyncio.create_task(
-        asyncio.to_thread(lambda: (_etcd_store(), _seal(endpoints, identity))), name="import grpc"
+        asyncio.to_thread(lambda: (import_module(_CLIENT, __package__), _seal(endpoints, identity))), name="import grpc"
     )
     try:
         wanted = local_member.WantedStore(
@@ -130,7 +131,7 @@ async def store_of(
             alone=options.nodes.maximum == 1,
         )
         hosting = await local_member.ensure(wanted)
-        store_class, seal = await loading
+        await loading
     except StoreUnavailable as error:
         raise NobodyAnswered(str(error)) from None
     finally:
@@ -140,12 +141,7 @@ async def store_of(
     async with contextlib.AsyncExitStack() as opened:
         opened.callback(hosting.release)
         opened.enter_context(first)
-        store = store_class(
-            [str(each) for each in endpoints],
-            tls=_tls(credentials, endpoints, identity),
-            credentials=_user(credentials),
-            seal=seal,
-        )
+        store = _store_at(endpoints, options.store.credentials, identity)
         opened.push_async_callback(store.close)
         try:
             _refuse_old((await store.status()).version, text)
@@ -226,18 +222,14 @@ def etcd_at(
     os.environ.setdefault(GRPC_VERBOSITY, "NONE")
     identity = identity_of(trust, endpoints, say, "operator", make=make)
     secured = protected(tuple(endpoints), identity)
-    tls = _tls(credentials, secured, identity)
-    seal = _seal(secured, identity)
-    store = _etcd_store()([str(each) for each in endpoints], tls=tls, credentials=_user(credentials), seal=seal)
-    return store, security(identity), identity
+    return _store_at(secured, credentials, identity), security(identity), identity
 
 
 async def nobody_listens(endpoints: Sequence[Endpoint]) -> bool:
     """Each of them refuses a connection: to ask on would only be to wait."""
-    from ..rendezvous.store.embedded import etcd_admin
-    from ..rendezvous.store.embedded.member_slot import Reach
+    from ..rendezvous.store.embedded.etcd_admin import Reach, probe
 
-    return all(each.reach is Reach.REFUSED for each in await asyncio.gather(*map(etcd_admin.probe, endpoints)))
+    return all(each.reach is Reach.REFUSED for each in await asyncio.gather(*map(probe, endpoints)))
 
 
 async def stranger(endpoints: Sequence[Endpoint], trust: Trust) -> str:
@@ -245,39 +237,28 @@ async def stranger(endpoints: Sequence[Endpoint], trust: Trust) -> str:
 
     Raises NoIdentity.
     """
-    from ..rendezvous.store.embedded import etcd_admin
-    from ..rendezvous.store.embedded.member_slot import Reach
+    from ..rendezvous.store.embedded.etcd_admin import Reach, probe
 
     identity = identity_of(trust, endpoints, lambda line: None, "operator", make=False)
     tls = identity.store if identity is not None else None
-    asking = (
-        etcd_admin.probe(each, tls=tls if each.secret else None) for each in protected(tuple(endpoints), identity)
-    )
+    asking = (probe(each, tls=tls if each.secret else None) for each in protected(tuple(endpoints), identity))
     return next((each.detail for each in await asyncio.gather(*asking) if each.reach is Reach.STRANGER), "")
 
 
-def _etcd_store() -> "type[EtcdStore]":
-    from ..rendezvous.store.etcd.etcd_store import EtcdStore
-
-    return EtcdStore
-
-
-def _user(credentials: Credentials) -> "EtcdUser | None":
+def _store_at(endpoints: Sequence[Endpoint], credentials: Credentials, identity: "Identity | None") -> "EtcdStore":
+    """The store there; it connects when it is first asked."""
     from ..rendezvous.store.etcd.etcd_store import Credentials as EtcdUser
+    from ..rendezvous.store.etcd.etcd_store import EtcdStore, Proof, Tls
 
-    return EtcdUser(credentials.user, credentials.password) if credentials.user else None
-
-
-def _tls(credentials: Credentials, endpoints: Iterable[Endpoint], identity: "Identity | None") -> "Tls | Proof | None":
-    from ..rendezvous.store.etcd.etcd_store import Proof, Tls
-
+    tls: Tls | Proof | None = None
     if identity is not None and any(endpoint.secret for endpoint in endpoints):
-        return Proof(lambda: identity.pem, SERVER_NAME)
-    if not credentials.tls:
-        return None
-    files = (credentials.cacert, credentials.cert, credentials.key)
-    ca, cert, key = (None if file is None else str(file) for file in files)
-    return Tls(ca, cert, key)
+        tls = Proof(lambda: identity.pem, SERVER_NAME)
+    elif credentials.tls:
+        files = (credentials.cacert, credentials.cert, credentials.key)
+        tls = Tls(*(None if file is None else str(file) for file in files))
+    user = EtcdUser(credentials.user, credentials.password) if credentials.user else None
+    seal = _seal(endpoints, identity)
+    return EtcdStore([str(each) for each in endpoints], tls=tls, credentials=user, seal=seal)
 
 
 def _seal(endpoints: Iterable[Endpoint], identity: "Identity | None") -> "Seal | None":
