@@ -19,16 +19,19 @@ class Metric:
     """One metric of a job; its first label is always `job`.
 
     Attributes:
-        kind: a counter begins anew with each run of the job.
         labels: beside `job`.
         read: its samples in a status.
     """
 
     name: str
-    kind: Literal["gauge", "counter"]
     help: str
     read: Callable[[Status], Iterable[Sample]]
     labels: tuple[str, ...] = ()
+
+    @property
+    def kind(self) -> Literal["gauge", "counter"]:
+        """By its name, as is the custom; a counter begins anew with each run of the job."""
+        return "counter" if self.name.endswith("_total") else "gauge"
 
 
 STATES = ("gathering", "open", "waiting", "succeeded", "failed", "repeated", "preempted", "timeout")
@@ -65,101 +68,83 @@ def _suspects(status: Status) -> Iterable[Sample]:
 METRICS: Sequence[Metric] = (
     Metric(
         "elastic_run_job_state",
-        "gauge",
         "1 for the state that the job is in, 0 for the others: gathering before the first round, open while it trains, "
         "waiting while it is suspended, or how it ended.",
         lambda status: [((state,), float(state == status.state)) for state in STATES],
         ("state",),
     ),
-    Metric("elastic_run_round", "gauge", "Number of the newest rendezvous round.", _one(lambda one: one.round)),
-    Metric("elastic_run_round_age_seconds", "gauge", "Seconds since it was published.", _one(lambda one: one.age)),
-    Metric("elastic_run_world_size", "gauge", "Workers in the round.", _one(lambda one: one.world_size)),
-    Metric("elastic_run_nodes", "gauge", "Nodes of the round, by what they report.", _nodes, ("state",)),
-    Metric("elastic_run_standbys", "gauge", "Registered nodes beyond the round.", _one(lambda one: len(one.standbys))),
+    Metric("elastic_run_round", "Number of the newest rendezvous round.", _one(lambda one: one.round)),
+    Metric("elastic_run_round_age_seconds", "Seconds since it was published.", _one(lambda one: one.age)),
+    Metric("elastic_run_world_size", "Workers in the round.", _one(lambda one: one.world_size)),
+    Metric("elastic_run_nodes", "Nodes of the round, by what they report.", _nodes, ("state",)),
+    Metric("elastic_run_standbys", "Registered nodes beyond the round.", _one(lambda one: len(one.standbys))),
     Metric(
         "elastic_run_target_nodes",
-        "gauge",
         "Nodes that the job wants, by role (empty without roles).",
         lambda status: [((target.role,), float(target.count)) for target in status.targets],
         ("role",),
     ),
     Metric(
         "elastic_run_worker_failures_total",
-        "counter",
         "Failures of the script, which --max-restarts limits.",
         _one(lambda one: one.tally.failures),
     ),
     Metric(
         "elastic_run_optional_role_failures_total",
-        "counter",
         "Failures of optional roles, which end no job.",
         _one(lambda one: one.tally.optional),
     ),
-    Metric("elastic_run_max_restarts", "gauge", "Failures that are allowed.", _one(lambda one: one.max_restarts)),
-    Metric("elastic_run_lost_nodes_total", "counter", "Nodes that were lost.", _one(lambda one: one.tally.lost)),
-    Metric("elastic_run_departures_total", "counter", "Departures in order.", _one(lambda one: one.tally.left)),
-    Metric("elastic_run_arrivals_total", "counter", "Joins after the first round.", _one(lambda one: one.tally.joined)),
+    Metric("elastic_run_max_restarts", "Failures that are allowed.", _one(lambda one: one.max_restarts)),
+    Metric("elastic_run_lost_nodes_total", "Nodes that were lost.", _one(lambda one: one.tally.lost)),
+    Metric("elastic_run_departures_total", "Departures in order.", _one(lambda one: one.tally.left)),
+    Metric("elastic_run_arrivals_total", "Joins after the first round.", _one(lambda one: one.tally.joined)),
     Metric(
-        "elastic_run_node_problems_total",
-        "counter",
-        "Rounds that a node could not start.",
-        _one(lambda one: one.tally.problems),
+        "elastic_run_node_problems_total", "Rounds that a node could not start.", _one(lambda one: one.tally.problems)
     ),
     Metric(
         "elastic_run_trained_seconds_total",
-        "counter",
         "Seconds in which all workers of a round ran.",
         _one(lambda one: one.goodput.trained),
     ),
     Metric(
-        "elastic_run_elapsed_seconds_total",
-        "counter",
-        "Seconds since the first round.",
-        _one(lambda one: one.goodput.elapsed),
+        "elastic_run_elapsed_seconds_total", "Seconds since the first round.", _one(lambda one: one.goodput.elapsed)
     ),
     Metric(
         "elastic_run_goodput_ratio",
-        "gauge",
         "Trained of elapsed seconds, 0 to 1; what is known to be trained again does not count.",
         _one(lambda one: one.goodput.share),
     ),
     Metric(
         "elastic_run_time_seconds",
-        "gauge",
         "Elapsed seconds by category; they sum to the elapsed seconds. What was productive may turn out to be wasted.",
         lambda status: [((name,), seconds) for name, seconds in status.goodput.split.seconds.items()],
         ("category",),
     ),
     Metric(
         "elastic_run_steps_per_second",
-        "gauge",
         "Optimizer steps that rank 0 commits a second, over half a minute; absent where the script tells of none.",
         _one(lambda one: one.steps),
     ),
     Metric(
         "elastic_run_records_done",
-        "gauge",
         "Records of a dataset that are done, in all epochs.",
         lambda status: [((each.name,), float(each.records)) for each in status.datasets],
         ("dataset",),
     ),
     Metric(
         "elastic_run_shards",
-        "gauge",
         "Shards of a dataset in all epochs, by state: done, leased, waiting.",
         _shards,
         ("dataset", "state"),
     ),
     Metric(
         "elastic_run_dataset_seconds_left",
-        "gauge",
         "Seconds until a dataset is done, at today's pace.",
         lambda one: [((each.name,), each.seconds_left) for each in one.datasets if each.seconds_left is not None],
         ("dataset",),
     ),
     Metric(
         "elastic_run_suspect",
-        "gauge",
         "1 for each rank (empty: the whole node) that is named for a job that stands still, is slow or is near a "
         "limit, by kind.",
         _suspects,
@@ -169,7 +154,6 @@ METRICS: Sequence[Metric] = (
 
 UP = Metric(
     "elastic_run_job_up",
-    "gauge",
     "1 where the job's master answers, 0 where the store has the job and nobody answers.",
     _one(lambda _: 1.0),
 )
