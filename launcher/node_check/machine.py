@@ -12,10 +12,10 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeVar
 
 import psutil
 
+from ...elastic_agent.processes.threads import T, Threads
 from ...rendezvous.frozen import dataclass
 from ...rendezvous.store.endpoint import Endpoint
 from ..doctor.findings import MIB, Finding
@@ -32,8 +32,6 @@ SLOW_DISK, SLOW_CPU = 5e6, 20e6
 
 SLOW_NAME = 2.0
 """Seconds."""
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +64,7 @@ async def measure(endpoints: Sequence[Endpoint], address: str, folder: Path | No
 
     async def tried(name: str, work: Callable[[], T], seconds: float) -> T | None:
         try:
-            async with asyncio.timeout(seconds):
-                return await asyncio.shield(asyncio.ensure_future(asyncio.to_thread(work)))
+            return await Threads(1).run(work, seconds)
         except TimeoutError:
             problems.append((name, f"no answer within {seconds:g} s"))
         except OSError as error:

@@ -34,18 +34,14 @@ class EtcdStatus:
     Attributes:
         endpoint: where it was asked.
         version: of the server, such as "3.4.23".
-        db_size: bytes of its database.
         leader: the leader's member id, 0 where it knows of none.
         member: its own member id.
-        problems: in etcd's words, such as an alarm.
     """
 
     endpoint: str
     version: str
-    db_size: int
     leader: int
     member: int
-    problems: tuple[str, ...] = ()
 
 
 class Renewals:
@@ -247,10 +243,8 @@ class EtcdStore:
         return EtcdStatus(
             endpoint=self._session.last_answer,
             version=answer.version,
-            db_size=answer.db_size,
             leader=answer.leader,
             member=answer.header.member_id,
-            problems=tuple(answer.errors),
         )
 
     @property

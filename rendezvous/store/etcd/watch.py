@@ -95,27 +95,24 @@ async def _create(
         key=key, range_end=range_end, start_revision=position, progress_notify=True, fragment=True
     )
     await stream.send(pb.WatchRequest(create_request=request))
-    response = await stream.receive(LONGEST_ATTEMPT)
-    _check(endpoint, response)
-    return response
+    return await _next(endpoint, stream, LONGEST_ATTEMPT)
 
 
 async def _receive(endpoint: Endpoint, stream: Stream[pb.WatchResponse]) -> pb.WatchResponse:
     """The next message, whole: etcd cuts long ones, also in the middle of a revision."""
-    response = await stream.receive()
-    _check(endpoint, response)
+    response = await _next(endpoint, stream)
     while response.fragment:
-        more = await stream.receive()
-        _check(endpoint, more)
+        more = await _next(endpoint, stream)
         response.events.extend(more.events)
         response.fragment = more.fragment
     return response
 
 
-def _check(endpoint: Endpoint, response: pb.WatchResponse) -> None:
+async def _next(endpoint: Endpoint, stream: Stream[pb.WatchResponse], seconds: float | None = None) -> pb.WatchResponse:
     """Raises what etcd's cancelling of the watch means."""
+    response = await stream.receive(seconds)
     if not response.canceled:
-        return
+        return response
     if response.compact_revision:
         raise Compacted(response.compact_revision)
     reason = response.cancel_reason or "it ended the watch"
