@@ -1,10 +1,12 @@
 """An HTTP server that strangers may reach, in a thread for each request: they take threads and time, both bounded."""
 
+import asyncio
 import contextlib
 import socket
 import socketserver
 import threading
 import time
+from collections.abc import AsyncGenerator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from ..rendezvous.store.endpoint import resolve
@@ -34,6 +36,17 @@ class BoundedServer(ThreadingHTTPServer):
         self._silent: dict[socket.socket, float] = {}  # whose request is not there yet: since when, the oldest first
         self._connections: set[socket.socket] = set()  # but those that were hung up on
         super().__init__((host, port), handler)
+
+    @contextlib.asynccontextmanager
+    async def serving(self, name: str) -> AsyncGenerator[None]:
+        """It answers while the context lasts, in a thread of that name."""
+        thread = threading.Thread(target=self.serve_forever, args=(0.2,), name=name, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            await asyncio.to_thread(self.shutdown)
+            self.server_close()
 
     def server_bind(self) -> None:
         """Without asking the DNS for this machine's name, which may take long."""

@@ -240,8 +240,6 @@ async def served(
         say(f"--dashboard={where}: {error.strerror}: the job runs without it")
         yield
         return
-    thread = threading.Thread(target=server.serve_forever, args=(0.2,), name="dashboard", daemon=True)
-    thread.start()
     everywhere = where.host in ("0.0.0.0", "::")
     shown = Endpoint(socket.gethostname() if everywhere else where.host, server.server_address[1])
     say(f"dashboard: http://{shown}/?token={token}")
@@ -250,9 +248,8 @@ async def served(
             "the dashboard is served without TLS: anyone who can read the network traffic can read its token; use ssh "
             "-L and loopback"
         )
-    try:
-        yield
-    finally:
-        await asyncio.to_thread(server.view.await_last)
-        await asyncio.to_thread(server.shutdown)
-        server.server_close()
+    async with server.serving("dashboard"):
+        try:
+            yield
+        finally:
+            await asyncio.to_thread(server.view.await_last)

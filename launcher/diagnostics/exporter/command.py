@@ -5,7 +5,6 @@ It is a process of its own, so it costs a job one small request a scrape, and no
 
 import asyncio
 import signal
-import sys
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -133,16 +132,11 @@ async def serve_metrics(jobs: "Jobs | Observed", listen: Endpoint, whose: str) -
         server = MetricsServer(listen, registry)
     except OSError as error:
         raise UsageError(f"--listen={listen}: {error.strerror}: name another address") from None
-    thread = threading.Thread(target=server.serve_forever, args=(0.2,), name="metrics", daemon=True)
-    thread.start()
-    sys.stdout.write(f"[elastic-run] metrics of {whose}: http://{listen}/metrics\n")
-    sys.stdout.flush()
     try:
-        await ended.wait()
+        async with server.serving("metrics"):
+            print(f"[elastic-run] metrics of {whose}: http://{listen}/metrics", flush=True)
+            await ended.wait()
     finally:
-        await asyncio.to_thread(server.shutdown)
-        server.server_close()
-        await asyncio.to_thread(thread.join)
         await collector.jobs.close()
     return 0
 
