@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ...master.status import Status
-from ...rendezvous.errors import StoreError
 from ...rendezvous.identity import observer
 from ...rendezvous.identity.observer import DAY, Credentials
 from ...rendezvous.identity.secret import NoIdentity
@@ -19,9 +18,9 @@ from ...rendezvous.own_files import write_own_first
 from ..console import say
 from ..errors import UsageError
 from ..options.reach import Reach, parse_reach, take
-from ..store_access import asked_at, etcd_at, stranger
+from ..store_access import asked_at
 from .observed_job import agents_of
-from .running_job import NoAnswer, RunningJob, only_job
+from .running_job import NoAnswer, job_at
 
 USAGE = """\
 elastic-run credentials FILE [--days=N] [--rdzv-endpoint=HOST:PORT] [--rdzv-id=JOB]
@@ -90,23 +89,10 @@ def _days(words: Sequence[str]) -> tuple[int, list[str]]:
 
 
 async def _make(reach: Reach, name: str, seconds: float) -> int:
-    endpoints = asked_at(reach)
-    where = ",".join(map(str, endpoints))
     try:
-        store, security, identity = etcd_at(endpoints, reach.store.credentials, reach.trust, say)
-        assert identity is not None, "without an identity it is --insecure"
-        try:
-            job = reach.job_id or await only_job(store, where)
-            running = RunningJob(store, job, security)
-            try:
-                agents = addressed(await running.status())
-            finally:
-                await running.close()
-        except StoreError as error:
-            why = await stranger(endpoints, reach.trust) or f"it does not answer: {error}"
-            raise NoAnswer(f"the store at {where} cannot be asked: {why}") from None
-        finally:
-            await store.close()
+        async with job_at(asked_at(reach), reach) as (running, identity):
+            assert identity is not None, "without an identity it is --insecure"
+            job, agents = running.job, addressed(await running.status())
         made = observer.issue(identity, job, agents, seconds, time.time())
     except (NoAnswer, NoIdentity) as error:
         say(str(error))

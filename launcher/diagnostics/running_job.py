@@ -5,6 +5,9 @@ is written.
 """
 
 import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Sequence
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from ...elastic_agent.master_client import Link
@@ -17,6 +20,13 @@ from ...rendezvous.header import Header
 from ...rendezvous.keys import ROOT, Keys
 from ...rendezvous.rpc.envelope import Caller, Security
 from ...rendezvous.store.contract import Store
+from ...rendezvous.store.endpoint import Endpoint
+from ..console import say
+from ..options.reach import Reach
+from ..store_access import etcd_at, stranger
+
+if TYPE_CHECKING:
+    from ...rendezvous.identity.contexts import Identity
 
 PATIENCE = 10.0
 """Seconds for one answer. A job whose master was lost has another one sooner."""
@@ -53,6 +63,29 @@ async def only_job(store: Store, where: str) -> str:
     return ids[0]
 
 
+@contextlib.asynccontextmanager
+async def job_at(endpoints: Sequence[Endpoint], reach: Reach) -> AsyncGenerator[tuple["RunningJob", "Identity | None"]]:
+    """The job in the store there, which is the only one or named by `reach`, and who asks it; hangs up afterwards.
+
+    Raises NoAnswer, NoIdentity.
+    """
+    where = ",".join(map(str, endpoints))
+    store, security, identity = etcd_at(endpoints, reach.store.credentials, reach.trust, say)
+    try:
+        try:
+            running = RunningJob(store, reach.job_id or await only_job(store, where), security)
+        except StoreError as error:
+            why = await stranger(endpoints, reach.trust)
+            words = f"cannot be asked: {why}" if why else f"does not answer: {error}"
+            raise NoAnswer(f"the store at {where} {words}") from None
+        try:
+            yield running, identity
+        finally:
+            await running.close()
+    finally:
+        await store.close()
+
+
 class RunningJob:
     """One job.
 
@@ -63,6 +96,7 @@ class RunningJob:
     """
 
     def __init__(self, store: Store, job: str, security: Security) -> None:
+        self.job = job
         self._store = store
         self._keys = Keys(job)
         self._known: Header | None = None
@@ -81,7 +115,7 @@ class RunningJob:
                 self._known = found[0] if found else None
                 return await self._link.status()
             except (RendezvousError, OSError) as error:
-                job = self._keys.job
+                job = self.job
                 if await self._is_gone():
                     why = f"there is no job {job!r} in the store; the keys of a job are removed when it ends"
                     raise NoAnswer(why, over=True) from None

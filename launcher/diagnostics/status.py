@@ -4,18 +4,17 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 from ...master.status import RUNS
-from ...rendezvous.errors import StoreError
 from ...rendezvous.identity.secret import NoIdentity
 from ...rendezvous.visible import visible
 from ...rendezvous.wire.values import encode
 from ..console import say
 from ..options.reach import Reach, parse_reach
-from ..store_access import asked_at, etcd_at, nobody_listens, renewed, stranger
+from ..store_access import asked_at, nobody_listens, renewed
 from ..terminal.watched import EACH, Watched, possible
 from .credentials import credentials_in
 from .local_jobs import LocalJob, local_jobs
 from .observed_job import ObservedJob
-from .running_job import NoAnswer, RunningJob, only_job
+from .running_job import NoAnswer, RunningJob, job_at
 from .status_lines import lines
 
 USAGE = """\
@@ -66,18 +65,8 @@ async def _run(reach: Reach, *, as_json: bool, watch: bool) -> int:
     if reach.store.kind == "memory" or await nobody_listens(endpoints):
         here = "" if reach.store.endpoints else "no such job of yours runs on this machine, and "
         raise NoAnswer(f"{here}nothing listens at {where}: --rdzv-endpoint says where the store of a job is")
-    store, security, identity = etcd_at(endpoints, reach.store.credentials, reach.trust, say)
-    try:
-        try:
-            job = reach.job_id or await only_job(store, where)
-        except StoreError as error:
-            if why := await stranger(endpoints, reach.trust):
-                raise NoAnswer(f"the store at {where} cannot be asked: {why}") from None
-            raise NoAnswer(f"the store at {where} does not answer: {error}") from None
-        async with renewed(identity, say):
-            return await _tell(RunningJob(store, job, security), job, as_json=as_json, watch=watch)
-    finally:
-        await store.close()
+    async with job_at(endpoints, reach) as (running, identity), renewed(identity, say):
+        return await _tell(running, running.job, as_json=as_json, watch=watch)
 
 
 async def _local(job: str | None) -> LocalJob | None:
