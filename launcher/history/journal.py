@@ -76,11 +76,7 @@ class Journal:
     """
 
     def __init__(
-        self,
-        begun: Begun,
-        folder: Path | None,
-        say: Callable[[str], None],
-        now: Callable[[], float] = time.time,
+        self, begun: Begun, folder: Path | None, say: Callable[[str], None], now: Callable[[], float] = time.time
     ) -> None:
         self.kept = Kept()
         self._now = now

@@ -9,7 +9,7 @@ import json
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 from ...master.data.ledger import Progress
 from ...master.status import Diagnosis, Status
@@ -145,10 +145,7 @@ class Over:
 
 Record = Begun | Published | Started | Ended | Noticed | Point | Snapshot | Found | Over
 
-_KINDS: dict[str, type[Any]] = {  # Any: a union's members are no one type
-    kind.__name__: kind for kind in (Begun, Published, Started, Ended, Noticed, Point, Snapshot, Found, Over)
-}
-
+_KINDS: dict[str, type[Any]] = {kind.__name__: kind for kind in get_args(Record)}  # Any: they are no one type
 
 _MOST: Mapping[type[Any], int] = {
     Published: MOST_ROUNDS,
