@@ -617,7 +617,6 @@ class Cluster:
         return pb.StatusResponse(
             header=self._header(member),
             version="3.4.23",
-            db_size=20_480,
             leader=0 if leader is None else self.members[leader].id,
             raft_term=self.term,
         )

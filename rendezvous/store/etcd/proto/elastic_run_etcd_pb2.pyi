@@ -300,75 +300,13 @@ class StatusRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class StatusResponse(_message.Message):
-    __slots__ = ("header", "version", "db_size", "leader", "raft_index", "raft_term", "raft_applied_index", "errors")
+    __slots__ = ("header", "version", "leader", "raft_term")
     HEADER_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
-    DB_SIZE_FIELD_NUMBER: _ClassVar[int]
     LEADER_FIELD_NUMBER: _ClassVar[int]
-    RAFT_INDEX_FIELD_NUMBER: _ClassVar[int]
     RAFT_TERM_FIELD_NUMBER: _ClassVar[int]
-    RAFT_APPLIED_INDEX_FIELD_NUMBER: _ClassVar[int]
-    ERRORS_FIELD_NUMBER: _ClassVar[int]
     header: Header
     version: str
-    db_size: int
     leader: int
-    raft_index: int
     raft_term: int
-    raft_applied_index: int
-    errors: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., version: _Optional[str] = ..., db_size: _Optional[int] = ..., leader: _Optional[int] = ..., raft_index: _Optional[int] = ..., raft_term: _Optional[int] = ..., raft_applied_index: _Optional[int] = ..., errors: _Optional[_Iterable[str]] = ...) -> None: ...
-
-class Member(_message.Message):
-    __slots__ = ("ID", "name", "peer_urls", "client_urls")
-    ID_FIELD_NUMBER: _ClassVar[int]
-    NAME_FIELD_NUMBER: _ClassVar[int]
-    PEER_URLS_FIELD_NUMBER: _ClassVar[int]
-    CLIENT_URLS_FIELD_NUMBER: _ClassVar[int]
-    ID: int
-    name: str
-    peer_urls: _containers.RepeatedScalarFieldContainer[str]
-    client_urls: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, ID: _Optional[int] = ..., name: _Optional[str] = ..., peer_urls: _Optional[_Iterable[str]] = ..., client_urls: _Optional[_Iterable[str]] = ...) -> None: ...
-
-class MemberListRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
-
-class MemberListResponse(_message.Message):
-    __slots__ = ("header", "members")
-    HEADER_FIELD_NUMBER: _ClassVar[int]
-    MEMBERS_FIELD_NUMBER: _ClassVar[int]
-    header: Header
-    members: _containers.RepeatedCompositeFieldContainer[Member]
-    def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ...) -> None: ...
-
-class MemberAddRequest(_message.Message):
-    __slots__ = ("peer_urls",)
-    PEER_URLS_FIELD_NUMBER: _ClassVar[int]
-    peer_urls: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, peer_urls: _Optional[_Iterable[str]] = ...) -> None: ...
-
-class MemberAddResponse(_message.Message):
-    __slots__ = ("header", "member", "members")
-    HEADER_FIELD_NUMBER: _ClassVar[int]
-    MEMBER_FIELD_NUMBER: _ClassVar[int]
-    MEMBERS_FIELD_NUMBER: _ClassVar[int]
-    header: Header
-    member: Member
-    members: _containers.RepeatedCompositeFieldContainer[Member]
-    def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., member: _Optional[_Union[Member, _Mapping]] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ...) -> None: ...
-
-class MemberRemoveRequest(_message.Message):
-    __slots__ = ("ID",)
-    ID_FIELD_NUMBER: _ClassVar[int]
-    ID: int
-    def __init__(self, ID: _Optional[int] = ...) -> None: ...
-
-class MemberRemoveResponse(_message.Message):
-    __slots__ = ("header", "members")
-    HEADER_FIELD_NUMBER: _ClassVar[int]
-    MEMBERS_FIELD_NUMBER: _ClassVar[int]
-    header: Header
-    members: _containers.RepeatedCompositeFieldContainer[Member]
-    def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ...) -> None: ...
+    def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., version: _Optional[str] = ..., leader: _Optional[int] = ..., raft_term: _Optional[int] = ...) -> None: ...
