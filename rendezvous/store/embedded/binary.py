@@ -17,8 +17,6 @@ from .member_slot import Member, joining_cluster, member_name, peer_port, peer_u
 OLDEST = (3, 4)
 """Below this version etcd's interface is another."""
 
-OLDEST_VERSION: "Version" = (3, 4, 0)
-
 COMPACTION_REVISIONS = 10_000
 """Revisions that the store remembers; etcd's default never forgets, and fills its quota in days."""
 

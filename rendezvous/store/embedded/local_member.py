@@ -35,7 +35,7 @@ from ...identity.contexts import Identity
 from ..endpoint import Binding, Endpoint, binding, interface_addresses, is_local
 from . import etcd_admin, supervisor, watchdog
 from .binary import (
-    OLDEST_VERSION,
+    OLDEST,
     Version,
     binary_version,
     etcd_arguments,
@@ -63,7 +63,7 @@ from .member_slot import (
     vacant,
     waiting_for,
 )
-from .watchdog import take_lock
+from .watchdog import Announce, take_lock
 
 LINGER_SECONDS = 10.0
 """A store without any job's node is stopped after this."""
@@ -77,8 +77,6 @@ PATIENCE_SECONDS = 15.0
 _REPORT_SECONDS = 10.0
 _FIRST_REPORT_SECONDS = 2.0  # a usual start is quicker, and needs no line
 _PEER_PORT_SECONDS = 3.0  # a member that is just ending, or just starting under another user, passes within this
-
-Announce = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +209,7 @@ class _Attempt:
         self._report_at, self._reported = self._now() + _FIRST_REPORT_SECONDS, ""
         self._notes: list[str] = []
         self._binary: Path | None = None
-        self._version: Version = OLDEST_VERSION
+        self._version: Version = (*OLDEST, 0)
         self._uses: dict[Endpoint, int] = {}
 
     def close(self) -> None:
@@ -326,11 +324,9 @@ class _Attempt:
     async def _pause(self, seconds: float) -> None:
         left = max(0.0, min(seconds, self._wanted.deadline - self._now()))
         ended = self._running.ended if self._running is not None else asyncio.Event()
-        try:
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(left):
                 await ended.wait()
-        except TimeoutError:
-            pass
 
     async def _step(self, probes: tuple[Probe, ...]) -> Decision:
         """Decides on what is seen, and does it. Member slots whose lock another agent holds are passed over."""
@@ -381,14 +377,11 @@ class _Attempt:
 
     # Where things lie.
 
-    def _runtime_path(self) -> Path:
+    def _lock_path(self, endpoint: Endpoint) -> Path:
         if self._runtime is None:
             self._runtime = runtime_directory()
         self._runtime.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return self._runtime
-
-    def _lock_path(self, endpoint: Endpoint) -> Path:
-        return self._runtime_path() / _lock_name(endpoint)
+        return self._runtime / _lock_name(endpoint)
 
     def _users_path(self, endpoint: Endpoint) -> Path:
         return self._lock_path(endpoint).with_suffix(".users")
@@ -404,11 +397,8 @@ class _Attempt:
 
     def _home(self, endpoint: Endpoint, generation: int | None = None) -> MemberFolder:
         token = cluster_token(self._wanted.endpoints, generation or self._generation)
-        base = (
-            self._wanted.directory.absolute()
-            if self._wanted.directory is not None
-            else self._runtime or runtime_directory(make=False)
-        )
+        wanted = self._wanted.directory
+        base = wanted.absolute() if wanted is not None else self._runtime or runtime_directory(make=False)
         return MemberFolder(base / f"{member_name(endpoint)}-{token.rpartition('-')[2]}")
 
     def _data(self) -> tuple[Data, ...]:
@@ -417,29 +407,21 @@ class _Attempt:
         for endpoint in self._wanted.endpoints:
             if self._running is not None and self._running.again and self._running.endpoint == endpoint:
                 found.append(self._running.home.seen(endpoint))
-            elif endpoint in self._local:
-                for generation in (1, 2):
-                    home = self._home(endpoint, generation)
-                    if home.written:
-                        found.append(home.seen(endpoint))
-                        break
+            elif endpoint in self._local and (home := self._home_with_data(endpoint)).written:
+                found.append(home.seen(endpoint))
         return tuple(found)
 
     def _home_with_data(self, endpoint: Endpoint) -> MemberFolder:
-        return next(
-            (home for generation in (1, 2) if (home := self._home(endpoint, generation)).written),
-            self._home(endpoint),
-        )
+        return next((home for home in self._homes(endpoint) if home.written), self._home(endpoint))
+
+    def _homes(self, endpoint: Endpoint) -> tuple[MemberFolder, MemberFolder]:
+        """Of both generations."""
+        return self._home(endpoint, 1), self._home(endpoint, 2)
 
     # What is done.
 
     async def _act(
-        self,
-        decision: Decision,
-        slot: Endpoint,
-        probes: Sequence[Probe],
-        members: tuple[Member, ...] | None,
-        lock: int,
+        self, decision: Decision, slot: Endpoint, probes: Sequence[Probe], members: tuple[Member, ...] | None, lock: int
     ) -> bool:
         """Carries the decision out, under the lock; False where the quorum would not have it now."""
         birth = next((probe.birth for probe in probes if probe.birth), "")
@@ -480,7 +462,7 @@ class _Attempt:
         kept = watchdog.killed_supervisor(slot, self._lock_path(slot))
         if kept is None or not MemberFolder(kept.folder).written:
             return None
-        own = [self._home(slot, generation).path for generation in (1, 2)]
+        own = [home.path for home in self._homes(slot)]
         same = kept.folder.name in (path.name for path in own)
         lone = len(self._wanted.endpoints) == 1 and watchdog.is_lone(kept)
         return kept if kept.folder not in own and (lone or same) else None
@@ -581,20 +563,10 @@ class _Attempt:
             home.remember(data.birth, data.member)
         generation = 2 if home == self._home(slot, 2) else 1
         token = cluster_token(self._wanted.endpoints, generation)
-        protected = home.tls if self._protect(slot, where, home) else None
-        etcd = [
-            str(binary),
-            *etcd_arguments(
-                self._wanted.endpoints,
-                slot,
-                where,
-                home.data,
-                token=token,
-                members=members,
-                tls=protected,
-                version=self._version,
-            ),
-        ]
+        tls, version = home.tls if self._protect(slot, where, home) else None, self._version
+        arguments = etcd_arguments(
+            self._wanted.endpoints, slot, where, home.data, token=token, members=members, tls=tls, version=version
+        )
         loopback = {"0.0.0.0": "127.0.0.1", "::": "::1"}
         options = {
             "--home": home.path,
@@ -605,11 +577,17 @@ class _Attempt:
             "--users": self._users_path(slot),
             "--linger": self._wanted.linger,
             "--grace": self._wanted.grace,
-            **({"--tls": protected} if protected is not None else {}),
+            **({"--tls": tls} if tls is not None else {}),
         }
         await self._use(slot)
         keeping = (sys.executable, "-I", "-S", supervisor.__file__)
-        command = (*keeping, *(str(part) for option in options.items() for part in option), "--", *etcd)
+        command = (
+            *keeping,
+            *(str(part) for option in options.items() for part in option),
+            "--",
+            str(binary),
+            *arguments,
+        )
         pid = await watchdog.start_supervisor(command, lock)
         self._wanted.announce(f"starting etcd at {slot}: {decision.reason}")
         self._wanted.started(slot)
@@ -683,10 +661,8 @@ class _Attempt:
     async def _kept(self, endpoint: Endpoint, lock: Path) -> watchdog.Kept | None:
         """The supervisor that another agent has started; None where its data is not this agent's own."""
         kept = watchdog.supervisor_of(endpoint, lock)
-        homes = [
-            home for generation in (1, 2) if kept and (home := self._home(endpoint, generation)).path == kept.folder
-        ]
-        return kept if homes and await self._serves(endpoint, homes[0]) else None
+        home = next((home for home in self._homes(endpoint) if kept and home.path == kept.folder), None)
+        return kept if home and await self._serves(endpoint, home) else None
 
     async def _settle(self, running: _Running, mine: Probe) -> None:
         """Gives the store its birth if it has none, and notes beside the data which store it belongs to."""

@@ -452,11 +452,9 @@ class Endpoints:
 
     async def change(self, seconds: float) -> None:
         """Waits until some connection changes, at most `seconds`."""
-        try:
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._changed.wait()
-        except TimeoutError:
-            return
 
     def _notify(self) -> None:
         changed, self._changed = self._changed, asyncio.Event()

@@ -4,6 +4,7 @@
 """
 
 import asyncio
+import contextlib
 import math
 import secrets
 import time
@@ -227,11 +228,9 @@ class EtcdStore:
         return (await self._session.ask(path, request, pb.LeaseKeepAliveResponse, until=until)).TTL > 0
 
     async def revoke(self, lease: int) -> None:
-        try:
-            request = pb.LeaseRevokeRequest(ID=lease)
+        request = pb.LeaseRevokeRequest(ID=lease)
+        with contextlib.suppress(LeaseLost):
             await self._session.ask("/etcdserverpb.Lease/LeaseRevoke", request, pb.LeaseRevokeResponse, write=True)
-        except LeaseLost:
-            return
 
     # The cluster itself
 
