@@ -25,10 +25,11 @@ from . import native, specs
 from .declared import Table
 from .frames import VARIABLE, pack, unpack
 from .hazards import Watch, added_to, in_words, printed
-from .imports import Folders, Group, Stash, of_packages, set_variables
+from .imports import Group, Stash, of_packages, set_variables
 from .package_settings import LOOKS, Settings, makes_temporary_folder
 from .prefix import Step, mentions, read_prefix
 from .repairs import REPAIRS, REREADS, settle_process_groups
+from .stamps import Folders, first_changed, package_folders
 
 TYPE_CHECKING = False  # as typing's, which is an import too many
 if TYPE_CHECKING:
@@ -217,10 +218,9 @@ class _Zygote:
         """Imports what it may, and tells the agent what it did and what not."""
         orders = self._orders
         self._prefix = read_prefix(orders.kind, orders.target, orders.per_worker)
-        first = _first_path(orders.kind, orders.target)
         lists = [list(listed) for listed in added_to()]
-        if first is not None:
-            sys.path.insert(0, first)
+        if not sys.flags.safe_path:
+            sys.path.insert(0, self._prefix.folder)
         automatic = gc.isenabled()
         gc.disable()
         groups: list[Group] = []
@@ -487,7 +487,7 @@ class _Zygote:
 
     def _outdated(self) -> str:
         """What has changed since it was read, in words; empty where nothing has."""
-        if file := self._prefix.changed:
+        if file := first_changed(self._prefix.files):
             return f"{file} has changed"
         if self._folders.changed():
             return "packages were installed or removed"
@@ -572,7 +572,7 @@ _KNOWN_TO_DO_NOTHING = ("_distutils_hack", "_virtualenv", "__editable__", "_numb
 
 def _runs_code_of(modules: set[str]) -> str:
     """Which installed module Python's start-up has imported (by a line in a .pth file), in words; nobody watched it."""
-    folders = tuple(f"{path}/" for path in sys.path if path.endswith(("site-packages", "dist-packages")))
+    folders = tuple(f"{path}/" for path in package_folders())
     for name in sorted(modules):
         where = getattr(sys.modules.get(name), "__file__", None)
         if isinstance(where, str) and where.startswith(folders) and not name.startswith(_KNOWN_TO_DO_NOTHING):
@@ -590,21 +590,10 @@ def _set_environment(entries: Sequence[bytes]) -> None:
         posix.environ[name] = value
 
 
-def _first_path(kind: str, target: str) -> str | None:
-    """What Python will put first on `sys.path` for the script; None where it puts nothing."""
-    if getattr(sys.flags, "safe_path", False):
-        return None
-    if kind == "script":
-        # Python follows a link to the script.
-        return os.path.dirname(os.path.realpath(target))
-    return os.getcwd()
-
-
 def _installed() -> tuple[str, ...]:
     """Where Python's own modules are, and those that are installed beside it; and this package, wherever it is."""
-    found = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
     ours = [f"{path}/elastic_run" for path in sys.path if _is_same(f"{path}/elastic_run/{_OWN}", __file__)]
-    return (*(f"{path}/" for path in (*found, *ours)), f"{os.path.dirname(os.__file__)}/")
+    return (*(f"{path}/" for path in (*package_folders(), *ours)), f"{os.path.dirname(os.__file__)}/")
 
 
 def _is_same(path: str, other: str) -> bool:

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     Added = list[tuple[list[Any], list[Any]]]
 
-_COMPILED = "__pycache__"
-
 
 class Group:
     """What one import brought.
@@ -75,27 +73,6 @@ def of_packages(added: Added, packages: Collection[str]) -> tuple[Added, Added]:
     rest = [[one for one in end if one not in own] for end, own in zip(added[-1], theirs, strict=True)]
     nothing: Added = [([], []) for _ in added[:-1]]
     return [*nothing, (theirs[0], theirs[1])], [*added[:-1], (rest[0], rest[1])]
-
-
-class Folders:
-    """Where packages are installed, as it is when this is made."""
-
-    __slots__ = ("_noted",)
-
-    def __init__(self) -> None:
-        self._noted: list[tuple[str, int, set[str] | None]] = []
-        for path in sys.path:
-            if path.endswith(("site-packages", "dist-packages")):
-                entries = None if os.path.isdir(f"{path}/{_COMPILED}") else _entries(path)
-                self._noted.append((path, _changed_at(path), entries))
-
-    def changed(self) -> bool:
-        """Whether anything was put there or taken away since."""
-        for path, at, entries in self._noted:
-            # The first import of a module that lies there directly makes a folder for what Python compiles.
-            if _changed_at(path) != at and (entries is None or _entries(path) - {_COMPILED} != entries):
-                return True
-        return False
 
 
 class Stash:
@@ -285,17 +262,3 @@ def _alike(own: Any, found: Any) -> bool:
     if found.loader is None:  # a folder without code
         return list(own.submodule_search_locations or ()) == list(found.submodule_search_locations or ())
     return own.origin == found.origin and type(own.loader) is type(found.loader)
-
-
-def _changed_at(folder: str) -> int:
-    try:
-        return os.stat(folder).st_mtime_ns
-    except OSError:
-        return 0
-
-
-def _entries(folder: str) -> set[str]:
-    try:
-        return set(os.listdir(folder))
-    except OSError:
-        return set()

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import os
 
+from .stamps import entries_of, first_changed, stamp_of
+
 TYPE_CHECKING = False  # as typing's, which is an import too many
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    Stamps = dict[str, tuple[int, ...] | None]
+    from .stamps import Stamps
 
 
 class Settings:
@@ -31,7 +33,7 @@ class Settings:
     def now(self) -> dict[str, Stamps]:
         """All of them, by module name: to be asked before an import, so that no change after its reading is missed."""
         return {
-            name: {path: _stamp(path) for path in map(os.path.abspath, look())} for name, look in self._looks.items()
+            name: {path: stamp_of(path) for path in map(os.path.abspath, look())} for name, look in self._looks.items()
         }
 
     def note(self, modules: Iterable[str], before: Mapping[str, Stamps]) -> None:
@@ -39,30 +41,18 @@ class Settings:
         for name in self._looks.keys() & set(modules):
             for path in map(os.path.abspath, self._looks[name]()):
                 # Nobody knows how a file was read that came in the meantime: it counts as changed.
-                self._noted[path] = _stamp(path) if name in _MAKES else None
+                self._noted[path] = stamp_of(path) if name in _MAKES else None
             self._noted |= before[name]
 
     def changed(self, year: int) -> str:
         """What is not as it was, in words; empty where all is."""
-        for path, known in self._noted.items():
-            if _stamp(path) != known:
-                return f"{path} has changed"
+        if path := first_changed(self._noted):
+            return f"{path} has changed"
         return "" if year == self._year else "the year has changed"
 
 
-def _stamp(path: str) -> tuple[int, ...]:
-    try:
-        found = os.stat(path)
-    except OSError:
-        return ()
-    return found.st_ctime_ns, found.st_size, found.st_ino
-
-
 def _within(folder: str) -> list[str]:
-    try:
-        return [folder, *(f"{folder}/{name}" for name in sorted(os.listdir(folder)))]
-    except OSError:
-        return [folder]
+    return [folder, *(f"{folder}/{name}" for name in entries_of(folder))]
 
 
 def _fsspec() -> list[str]:

@@ -14,7 +14,8 @@ import pytest
 
 from elastic_run.elastic_agent.warm import specs
 from elastic_run.elastic_agent.warm.hazards import Watch, added_to
-from elastic_run.elastic_agent.warm.imports import Folders, Group, Stash
+from elastic_run.elastic_agent.warm.imports import Group, Stash
+from elastic_run.elastic_agent.warm.stamps import Folders
 
 from ...conftest import write
 

@@ -7,6 +7,7 @@ import pytest
 
 from elastic_run.elastic_agent.warm import prefix
 from elastic_run.elastic_agent.warm.prefix import Prefix, mentions, read_prefix
+from elastic_run.elastic_agent.warm.stamps import first_changed
 
 from ...conftest import write
 
@@ -226,9 +227,9 @@ def test_imports_of_one_try_statement_belong_together(tmp_path: Path) -> None:
 
 def test_a_file_that_was_edited_since_is_named(tmp_path: Path) -> None:
     prefix = read(tmp_path, "import mine", mine="import json")
-    assert prefix.changed == ""
+    assert first_changed(prefix.files) == ""
     (tmp_path / "mine.py").write_text("import json, csv", encoding="utf-8")
-    assert prefix.changed == str(tmp_path / "mine.py")
+    assert first_changed(prefix.files) == str(tmp_path / "mine.py")
 
 
 def test_names_and_texts_of_the_whole_script_and_its_modules_are_known(tmp_path: Path) -> None:
