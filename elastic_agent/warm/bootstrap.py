@@ -22,7 +22,7 @@ import sys
 import time
 
 from . import native, specs
-from .declared import Table
+from .declared import LateImport, Table
 from .frames import VARIABLE, pack, unpack
 from .hazards import Watch, added_to, in_words, printed
 from .imports import Group, Stash, of_packages, set_variables
@@ -33,7 +33,7 @@ from .stamps import Folders, first_changed, package_folders
 
 TYPE_CHECKING = False  # as typing's, which is an import too many
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Sequence
     from typing import Any
 
 NEEDS_DESTRUCTORS = frozenset(["h5py", "tables", "netCDF4", "mpi4py"])
@@ -47,9 +47,6 @@ NOT_FORKED = 70
 
 _SIGKILL = 9
 
-NO_TEXTS: frozenset[str] = frozenset()
-"""Of an import that is made where the script makes it."""
-
 _AS_SCRIPT = """
 imported, lacks = __import__(module, {}, {}, names), ""
 for name in names:
@@ -60,8 +57,6 @@ for name in names:
 """An import, to be made as the script makes it: what warns of its caller has to find `__main__`, or it is not shown."""
 
 _OF_THE_SCRIPT = "is a part of the script, not an installed package"
-
-_OWN = "elastic_agent/warm/bootstrap.py"
 
 _SOL_SOCKET, _SCM_RIGHTS = _socket.SOL_SOCKET, _socket.SCM_RIGHTS
 
@@ -77,8 +72,6 @@ class _Orders:
         extra: modules that the user wants to be imported ahead.
         table: what may be imported ahead.
     """
-
-    __slots__ = ("extra", "kind", "news", "nothing", "per_worker", "table", "target")
 
     def __init__(self, connection: _Connection) -> None:
         frames = iter(lambda: [os.fsdecode(word) for word in connection.hear()[0]], ["begin"])
@@ -173,11 +166,13 @@ class _Zygote:
         self._stash = Stash({**REPAIRS, **orders.table.repairs}, REREADS, self._stale)
         self._installed = _installed()
         self._refused: set[str] = set()
+        self._groups: list[Group] = []  # of the imports that were made, in order
+        self._texts: set[str] = set()  # what the script mentions
         self._missed = 0
         self._stopped = ""
         self._holding: list[int] = []  # the writing ends of what held workers wait at
         self._folders = Folders()  # before anything is imported from there
-        self._settings = Settings(LOOKS, _year())
+        self._settings = Settings(LOOKS, time.localtime().tm_year)
         self._last: Callable[[], None] = gc.unfreeze
 
     def end(self) -> None:
@@ -190,9 +185,8 @@ class _Zygote:
         """Whether a module (or its spec) is the user's own code: neither Python's nor installed beside it."""
         spec: Any = thing if hasattr(thing, "submodule_search_locations") else getattr(thing, "__spec__", None)
         where = getattr(spec, "origin", None) or getattr(thing, "__file__", None)
-        if not isinstance(where, str) or not where.startswith("/"):
-            return False  # built in, or made by another module
-        return not where.startswith(self._installed)
+        # Others are built in, or made by another module.
+        return isinstance(where, str) and where.startswith("/") and not where.startswith(self._installed)
 
     # Warming up.
 
@@ -201,7 +195,7 @@ class _Zygote:
 
         It runs once, and not in each worker: this process ends where that, or `problem`, makes a difference.
         """
-        watch = Watch(self._output, self._orders.per_worker)
+        watch = Watch(self._output, self._orders.per_worker, Table(()))
         with watch:
             try:
                 import sitecustomize  # noqa: F401  # pyright: ignore
@@ -223,59 +217,50 @@ class _Zygote:
             sys.path.insert(0, self._prefix.folder)
         automatic = gc.isenabled()
         gc.disable()
-        groups: list[Group] = []
         try:
             if not orders.nothing:
-                self._leading(groups)
-                self._late(groups)
+                self._leading()
+                self._late()
                 for name in orders.extra:
                     if name not in self._refused:
-                        self._step(Step(name), groups)
+                        self._step(Step(name))
         finally:
             if automatic:
                 gc.enable()
         self._prefix.trees.clear()  # before all forks get a share of them
-        self._stash.hide(groups, lists)
+        self._stash.hide(self._groups, lists)
         # The namespace of the script is there already. It stays with what Python takes apart at the end.
         main: Any = sys.modules["__main__"]
         with native.untracked(main, main.__dict__):
             gc.freeze()
         self._connection.say("ready", str(self._stash.modules))
 
-    def _leading(self, groups: list[Group]) -> None:
+    def _leading(self) -> None:
         """What the script imports before anything else happens in it."""
         environment: dict[str, str] = {}  # what the script has set before imports that were not made
         filters: list[Any] = []
         for step in self._prefix.steps:
             step.environment, step.filters = {**environment, **step.environment}, [*filters, *step.filters]
             # What follows a missing module in a `try` statement is not imported either.
-            if (not step.tried or step.tried != self._missed) and not self._step(step, groups):
+            if (not step.tried or step.tried != self._missed) and not self._step(step):
                 return
             environment, filters = step.environment, step.filters
         where, what = self._prefix.ended
         if where:
             self._connection.say("ended", where, what)
 
-    def _late(self, groups: list[Group]) -> None:
+    def _late(self) -> None:
         """What the imported packages import by themselves, later, in most scripts."""
-        late = [one for one in self._orders.table.late if any(one.package in group.modules for group in groups)]
+        late = [one for one in self._orders.table.late if any(one.package in group.modules for group in self._groups)]
         if not late:
             return
-        identifiers, texts = mentions(self._orders.kind, self._orders.target, self._prefix.trees)
+        identifiers, self._texts = mentions(self._orders.kind, self._orders.target, self._prefix.trees)
         for one in late:
             if one.wanted_by & identifiers:
-                self._step(Step(one.module), groups, texts, one.reads)
+                self._step(Step(one.module), one)
 
-    def _step(
-        self, step: Step, groups: list[Group], texts: Collection[str] = NO_TEXTS, reads: Collection[str] = ()
-    ) -> bool:
-        """Makes one import; False where the workers have to make it.
-
-        Args:
-            step, groups: what, and the groups of those before it, to which its own are added.
-            texts: the names that no variable may have which it reads, because the script may set that before.
-            reads: the variables that native code reads during the import, which nobody sees.
-        """
+    def _step(self, step: Step, late: LateImport | None = None) -> bool:
+        """Makes one import; False where the workers have to make it. `late`: where it is none of the script's own."""
         if _is_done(step):
             return True
         if _is_missing(step.name.partition(".")[0]):
@@ -302,8 +287,7 @@ class _Zygote:
                 problem = f"ends the process (status {status})"
             return self._refuse(step, problem)
         os.close(verdict)
-        problem = self._import(step, groups, texts, reads)
-        if problem:
+        if problem := self._import(step, late):
             os.write(told, problem.encode(errors="replace")[:4000])
             os._exit(0)
         parent = os.getppid()
@@ -336,43 +320,41 @@ class _Zygote:
             output = (output + printed(self._output))[:1024]  # after the word, so that no output before it is missed
         return word, output
 
-    def _import(self, step: Step, groups: list[Group], texts: Collection[str], unseen: Collection[str]) -> str:
+    def _import(self, step: Step, late: LateImport | None) -> str:
         """Why it was not imported, or should not have been; empty where all is well."""
         set_variables(step.environment)
         for function, values, keywords in step.filters:
             getattr(__import__("warnings"), function)(*values, **keywords)
         table = self._orders.table
-        before, folders = set(sys.modules), set(sys.path_importer_cache)
-        watch = Watch(self._output, self._orders.per_worker, table.may_walk, table.threads, table.may_read)
+        watch = Watch(self._output, self._orders.per_worker, table)
         settings = self._settings.now()
         problem, lacks = self._make(step, watch)
         if lacks and step.tried:  # the script continues after its `try` statement, and so does this
             self._missed = step.tried
         elif problem:
             return problem
-        new = [found for found in sys.modules if found not in before]
-        if problem := watch.found(may_draw=any(map(table.may_draw, new))):
+        if problem := watch.found():
             return problem
-        for found in new:
-            if self._is_local(sys.modules[found]):
+        modules, folders, added = watch.modules, watch.folders, watch.added or []
+        for found, module in modules.items():
+            if self._is_local(module):
                 return f"imports {found}, which {_OF_THE_SCRIPT}"
-            if problem := self._has_file(sys.modules[found]) and table.problem(found):
+            if problem := self._has_file(module) and table.problem(found):
                 return problem if found == step.name else f"imports {found}: {problem}"
-        reads = {**{name: os.environ.get(name) for name in unseen}, **watch.reads}
-        if mentioned := sorted(reads.keys() & set(texts)):
-            return f"reads {mentioned[0]}, which the script mentions"
-        modules = {found: sys.modules[found] for found in new}
         self._settings.note(modules, settings)
-        looked = {folder: finder for folder, finder in sys.path_importer_cache.items() if folder not in folders}
-        added = watch.added or []
-        if texts is not NO_TEXTS:
-            # The script may import others of these by itself, which is no reason to show this one.
+        reads = watch.reads
+        if late is not None:
+            # The script may change what is read before that import, and nobody would see it do so.
+            reads = {**{name: os.environ.get(name) for name in late.reads}, **reads}
+            if mentioned := sorted(reads.keys() & self._texts):
+                return f"reads {mentioned[0]}, which the script mentions"
+            # It may import others of these modules by itself, which is no reason to show this one.
             top = step.name.partition(".")[0]
-            others = {found: modules.pop(found) for found in new if found.partition(".")[0] != top}
+            others = {found: modules.pop(found) for found in list(modules) if found.partition(".")[0] != top}
             theirs, added = of_packages(added, {found.partition(".")[0] for found in others})
-            groups.append(Group(f"what {step.name} imports", others, {}, {}, theirs, looked))
-            looked = {}
-        groups.append(Group(step.name, modules, watch.written, reads, added, looked))
+            self._groups.append(Group(f"what {step.name} imports", others, {}, {}, theirs, folders))
+            folders = {}
+        self._groups.append(Group(step.name, modules, watch.written, reads, added, folders))
         step.environment, step.filters = {}, []  # they are set
         return ""
 
@@ -394,8 +376,7 @@ class _Zygote:
             lacks = isinstance(error, ModuleNotFoundError) and error.name == step.name and around in sys.modules
         except BaseException as error:  # noqa: BLE001 - told, and the script meets it in its own time
             problem = f"raises {type(error).__name__} ({error})"
-        specs.remove(self._stop_before)
-        specs.remove(watch.look)
+        specs.end()
         if self._stopped:  # a package may have taken the exception, and have gone on
             return self._stopped, False
         return problem, lacks
@@ -491,7 +472,7 @@ class _Zygote:
             return f"{file} has changed"
         if self._folders.changed():
             return "packages were installed or removed"
-        return self._settings.changed(_year())
+        return self._settings.changed(time.localtime().tm_year)
 
     def _become(
         self, agent: int, gate: int, streams: Sequence[int], descriptors: Sequence[int], environment: list[bytes]
@@ -536,10 +517,6 @@ def _wait_until_let_go(descriptor: int, milliseconds: int) -> None:
     end.register(descriptor, select.POLLIN)
     end.poll(milliseconds)
     os.close(descriptor)
-
-
-def _year() -> int:
-    return time.localtime().tm_year
 
 
 def _is_missing(name: str) -> bool:
@@ -592,15 +569,10 @@ def _set_environment(entries: Sequence[bytes]) -> None:
 
 def _installed() -> tuple[str, ...]:
     """Where Python's own modules are, and those that are installed beside it; and this package, wherever it is."""
-    ours = [f"{path}/elastic_run" for path in sys.path if _is_same(f"{path}/elastic_run/{_OWN}", __file__)]
+    here = os.path.realpath(__file__)
+    own = "elastic_run/elastic_agent/warm/bootstrap.py"
+    ours = [f"{path}/elastic_run" for path in sys.path if os.path.realpath(f"{path}/{own}") == here]
     return (*(f"{path}/" for path in (*package_folders(), *ours)), f"{os.path.dirname(os.__file__)}/")
-
-
-def _is_same(path: str, other: str) -> bool:
-    try:
-        return os.path.samefile(path, other)
-    except OSError:
-        return False
 
 
 def _read_all(descriptor: int) -> bytes:

@@ -11,7 +11,7 @@ import sys
 
 TYPE_CHECKING = False  # as typing's, which is an import too many
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from typing import Any
 
 
@@ -34,20 +34,17 @@ class LateImport:
         self.reads = frozenset(reads.split(",")) - {""}
 
 
-class FromFile:
+def _from_file(file: str) -> Callable[[Any], None]:
     """The function `repair` of a file, which is no module: the worker finds nothing of it."""
 
-    __slots__ = ("_file",)
-
-    def __init__(self, file: str) -> None:
-        self._file = file
-
-    def __call__(self, module: Any) -> None:
-        with open(self._file, "rb") as file:
-            code = compile(file.read(), self._file, "exec")
-        found: dict[str, Any] = {"__name__": "repair", "__file__": self._file}
+    def repair(module: Any) -> None:
+        with open(file, "rb") as opened:
+            code = compile(opened.read(), file, "exec")
+        found: dict[str, Any] = {"__name__": "repair", "__file__": file}
         exec(code, found)
         found["repair"](module)
+
+    return repair
 
 
 class Table:
@@ -77,16 +74,13 @@ class Table:
         self.may_walk = names("walks")
         self.threads = names("thread")
         self.may_read = frozenset((name, row[0]) for row in kinds.get("reads", ()) for name in row[1].split(","))
-        self.repairs = {row[0]: FromFile(row[1]) for row in kinds.get("repair", ())}
+        self.repairs = {row[0]: _from_file(row[1]) for row in kinds.get("repair", ())}
         self._extra = frozenset(name.partition(".")[0] for name in extra)
         self._packages = {row[0]: row[1:4] for row in kinds.get("package", ())}
         self._refused = {row[0]: row[1] for row in kinds.get("refused", ())}
         self._nameless = names("nameless")
         self._namespaces = names("namespace")
         self._draws = names("draws")
-
-    def _is_nameless(self, name: str) -> bool:
-        return any(name == one or (one.endswith("*") and name.startswith(one[:-1])) for one in self._nameless)
 
     def may_draw(self, module: str) -> bool:
         """Whether its import may draw random numbers: nothing that workers must not share comes of them."""
@@ -103,12 +97,12 @@ class Table:
             return ""
         if reason := self._refused.get(module) or self._refused.get(name):
             return reason
-        if name in sys.stdlib_module_names or self._is_nameless(name) or module in self._namespaces:
+        nameless = any(name == one or (one.endswith("*") and name.startswith(one[:-1])) for one in self._nameless)
+        if nameless or name in sys.stdlib_module_names or module in self._namespaces:
             return ""
-        package = self._packages.get(name)
-        if package is None:
+        if name not in self._packages:
             return f"{name} has not been tested for import ahead; --preload={name} imports it ahead"
-        distribution, least, greatest = package
+        distribution, least, greatest = self._packages[name]
         if not least:
             return ""
         version = installed_version(distribution)

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
+    from .declared import Table
 
-if TYPE_CHECKING:
     _Variables = dict[Any, Any]
 else:
     _Variables = dict
@@ -35,7 +35,7 @@ class _Recording(_Variables):
         self._walks = walks
         self.notes = True
 
-    def _noted(self, name: Any) -> None:
+    def _noted(self, name: Any, *_: Any) -> None:
         if isinstance(name, bytes) and self.notes:
             self._reads.add((os.fsdecode(name), _reader(sys._getframe(2))))  # pyright: ignore[reportPrivateUsage]
 
@@ -45,37 +45,25 @@ class _Recording(_Variables):
         frame = _beyond_mappings(sys._getframe(2))  # pyright: ignore[reportPrivateUsage]
         self._walks.add(str(frame.f_globals.get("__name__")) if frame is not None else "native code")
 
-    def __getitem__(self, name: Any) -> Any:
-        self._noted(name)
-        return super().__getitem__(name)
+    @staticmethod
+    def after(note: Callable[..., None], name: str) -> Any:
+        """The dictionary's method of that name, which first notes that it is called."""
+        own = getattr(dict, name)
 
-    def __contains__(self, name: Any) -> bool:
-        self._noted(name)
-        return super().__contains__(name)
+        def method(self: Any, *args: Any) -> Any:
+            note(self, *args)
+            return own(self, *args)
 
-    def get(self, name: Any, default: Any = None) -> Any:
-        self._noted(name)
-        return super().get(name, default)
+        return method
 
-    def __iter__(self) -> Any:
-        self._walked()
-        return super().__iter__()
-
-    def keys(self) -> Any:
-        self._walked()
-        return super().keys()
-
-    def items(self) -> Any:
-        self._walked()
-        return super().items()
-
-    def values(self) -> Any:
-        self._walked()
-        return super().values()
-
-    def copy(self) -> Any:
-        self._walked()
-        return super().copy()
+    __getitem__ = after(_noted, "__getitem__")
+    __contains__ = after(_noted, "__contains__")
+    get = after(_noted, "get")
+    __iter__ = after(_walked, "__iter__")
+    keys = after(_walked, "keys")
+    items = after(_walked, "items")
+    values = after(_walked, "values")
+    copy = after(_walked, "copy")
 
 
 _MAPPING_MODULES = frozenset(["os", "collections.abc", "_collections_abc", "collections"])
@@ -116,57 +104,45 @@ class Watch:
     Args:
         output: the reading end of the pipe that is stdout and stderr meanwhile, not blocking.
         per_worker: the variables that differ from worker to worker.
-        may_walk: the modules that go through all variables and are known to use those of their own prefix only.
-        threads: the names of threads that may stay.
-        may_read: (variable, module): what a module may read in its own body though it differs from worker to worker.
+        table: what an import may do all the same.
     """
 
-    def __init__(
-        self,
-        output: int,
-        per_worker: frozenset[str],
-        may_walk: frozenset[str] = frozenset(),
-        threads: frozenset[str] = frozenset(),
-        may_read: frozenset[tuple[str, str]] = frozenset(),
-    ) -> None:
+    def __init__(self, output: int, per_worker: frozenset[str], table: Table) -> None:
         self._output = output
         self._per_worker = per_worker
-        self._may_walk = may_walk
-        self._may_stay = threads
-        self._may_read = may_read
+        self._table = table
         self._names: set[tuple[str, str]] = set()
         self._walks: set[str] = set()
-        self._names_drawn = _draws_names()
+        self._states = {problem: state() for problem, state in _STATES.items()}
+        self._modules = set(sys.modules)
+        self._folders = set(sys.path_importer_cache)
         self._files = _files()
         self._environment = dict(os.environ)
         self._native_agrees = _agrees(native_environment())
-        self._cwd = os.getcwd()
         self._shared = _shared()
         self._lists = [list(listed) for listed in added_to()]
         self._random = {name: _random_state(name) for name in _GENERATORS if name in sys.modules}
-        self._signals = _signals()
 
     def __enter__(self) -> Watch:
-        self._data: Any = _environ()._data
+        environ: Any = os.environ
+        self._data: Any = environ._data
         self._posix: dict[bytes, bytes] = posix.environ
-        self._put(_Recording(self._data, self._names, self._walks))
-        posix.environ = _Recording(self._posix, self._names, self._walks)  # type: ignore[assignment]
+        self._recording = _Recording(self._data, self._names, self._walks)
+        self._put(self._recording, _Recording(self._posix, self._names, self._walks))
         return self
 
     def __exit__(self, *_: object) -> None:
-        recorded = _environ()._data
-        recorded.notes = False  # nothing else is to be seen of it, and what it holds now is copied
-        now: dict[Any, Any] = dict(recorded.items())
+        self._recording.notes = False  # nothing else is to be seen of it, and what it holds now is copied
+        now: dict[Any, Any] = dict(self._recording.items())
         self._data.clear()
         self._data.update(now)
-        self._put(self._data)
-        posix.environ = self._posix  # type: ignore[assignment]
+        self._put(self._data, self._posix)
 
     @staticmethod
-    def _put(data: Any) -> None:
-        _environ()._data = data
-        environb: Any = os.environb
-        environb._data = data
+    def _put(data: Any, first: Any) -> None:
+        for mapping in (os.environ, os.environb):
+            vars(mapping)["_data"] = data
+        posix.environ = first
 
     def look(self, name: str, spec: Any) -> Any:
         """For `specs.add`: notes the state of random numbers that the import itself brings, as soon as they are there.
@@ -187,18 +163,26 @@ class Watch:
         return spec
 
     @property
+    def modules(self) -> dict[str, Any]:
+        """Those that the import brought."""
+        return {name: module for name, module in sys.modules.items() if name not in self._modules}
+
+    @property
+    def folders(self) -> dict[str, Any]:
+        """Where the import looked for modules, and nobody before it: entries of `sys.path_importer_cache`."""
+        return {folder: finder for folder, finder in sys.path_importer_cache.items() if folder not in self._folders}
+
+    @property
     def reads(self) -> dict[str, str | None]:
         """The variables that the import read by name, with the values that they had before it.
 
         Without those that it may read although they differ from worker to worker: these it reads again in each.
         """
-        return {name: self._environment.get(name) for name, _ in self._names - self._may_read}
+        return {name: self._environment.get(name) for name, _ in self._names - self._table.may_read}
 
-    def found(self, *, may_draw: bool = False) -> str:
-        """Why this process must not be forked for workers, in words; empty where it may. To be asked outside.
-
-        `may_draw`: the import may draw from the random numbers that all Python code shares.
-        """
+    def found(self) -> str:
+        """Why this process must not be forked for workers, in words; empty where it may. To be asked outside."""
+        may_draw = any(map(self._table.may_draw, self.modules))
         if not may_draw and any(_random_state(name) != state for name, state in self._random.items()):
             return "draws random numbers"
         for look in (
@@ -206,12 +190,10 @@ class Watch:
             self._read,
             self._walked,
             self._written,
-            self._signalled,
+            self._changed,
             self._opened,
             self._mapped,
-            self._moved,
-            self._traced,
-            self._named,
+            self._taken_out,
             _processes,
             self._threads,
         ):
@@ -226,22 +208,20 @@ class Watch:
         return in_words(printed(self._output))
 
     def _read(self) -> str:
-        names = sorted({name for name, _ in self._names - self._may_read} & self._per_worker)
+        names = sorted(self.reads.keys() & self._per_worker)
         return f"reads {', '.join(names)}" if names else ""
 
     def _walked(self) -> str:
-        modules = sorted(self._walks - self._may_walk)
+        modules = sorted(self._walks - self._table.may_walk)
         if not modules:
             return ""
         return f"reads all environment variables (in {modules[0]}), and workers have some that differ"
 
-    def _signalled(self) -> str:
-        return "" if _signals() == self._signals else "changes how signals are handled"
-
     @property
     def written(self) -> dict[str, str | None]:
         """The variables that the import set, and those that it removed (None)."""
-        return variables_since(self._environment)
+        before, now = self._environment, dict(os.environ)
+        return {name: now.get(name) for name in {**before, **now} if now.get(name) != before.get(name)}
 
     def _written(self) -> str:
         for name, value in self.written.items():
@@ -264,25 +244,21 @@ class Watch:
                 return None
         return found
 
+    def _changed(self) -> str:
+        if sys.gettrace() is not None or sys.getprofile() is not None:
+            return "traces or profiles"
+        return next((problem for problem, state in _STATES.items() if state() != self._states[problem]), "")
+
     def _opened(self) -> str:
-        for number, where in _files().items():
-            if number not in self._files:
-                return f"keeps a file open ({where})"
-        return ""
+        new = [where for number, where in _files().items() if number not in self._files]
+        return f"keeps a file open ({new[0]})" if new else ""
 
     def _mapped(self) -> str:
         new = _shared() - self._shared
         return f"shares memory ({min(new)})" if new else ""
 
-    def _moved(self) -> str:
-        if os.getcwd() != self._cwd:
-            return "changes the working directory"
-        if self.added is None:
-            return "removes an entry from sys.path, Python's finders or warning filters"
-        return ""
-
-    def _named(self) -> str:
-        return "" if self._names_drawn or not _draws_names() else "creates temporary files, which workers would share"
+    def _taken_out(self) -> str:
+        return "removes an entry from sys.path, Python's finders or warning filters" if self.added is None else ""
 
     def _threads(self) -> str:
         if not self._others():
@@ -304,10 +280,7 @@ class Watch:
                     names.append(file.read().rstrip("\n"))
             except OSError:
                 continue  # it has ended
-        return len([name for name in names if name not in self._may_stay]) - 1
-
-    def _traced(self) -> str:
-        return "traces or profiles" if sys.gettrace() is not None or sys.getprofile() is not None else ""
+        return len([name for name in names if name not in self._table.threads]) - 1
 
 
 def printed(output: int) -> bytes:
@@ -382,16 +355,6 @@ def _shared() -> set[str]:
     return found
 
 
-def variables_since(before: dict[str, str]) -> dict[str, str | None]:
-    """The variables that are others than `before`, those that are gone as None."""
-    now = dict(os.environ)
-    return {name: now.get(name) for name in {**before, **now} if now.get(name) != before.get(name)}
-
-
-def _environ() -> Any:
-    return os.environ
-
-
 def _signals() -> tuple[int, ...]:
     """Which signals this process ignores and catches, also in native code, but for those of the C library's threads."""
     with open("/proc/self/status", "rb") as file:
@@ -407,3 +370,11 @@ def _processes() -> str:
     except OSError:
         return ""
     return f"starts a process ({pids[0]})" if pids else ""
+
+
+_STATES: Mapping[str, Callable[[], object]] = {
+    "changes how signals are handled": _signals,
+    "changes the working directory": os.getcwd,
+    "creates temporary files, which workers would share": _draws_names,
+}
+"""What an import may not change, by what is said of one that has."""

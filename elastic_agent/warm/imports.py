@@ -40,15 +40,13 @@ class Group:
         attributes: (package, name, module): what the import of submodules set on packages of earlier groups.
     """
 
-    __slots__ = ("added", "attributes", "environment", "folders", "modules", "name", "reads")
-
     def __init__(
         self,
         name: str,
         modules: dict[str, ModuleType],
         environment: dict[str, str | None],
         reads: dict[str, str | None],
-        added: list[tuple[list[Any], list[Any]]],
+        added: Added,
         folders: dict[str, Any],
     ) -> None:
         self.name = name
@@ -67,8 +65,6 @@ def of_packages(added: Added, packages: Collection[str]) -> tuple[Added, Added]:
         added: for each list, what came before it and behind it.
         packages: top-level names. A filter belongs to the package that defines its category.
     """
-    if not added:
-        return [], []
     theirs = [[one for one in end if one[2].__module__.partition(".")[0] in packages] for end in added[-1]]
     rest = [[one for one in end if one not in own] for end, own in zip(added[-1], theirs, strict=True)]
     nothing: Added = [([], []) for _ in added[:-1]]
@@ -161,7 +157,9 @@ class Stash:
                 return
             groups = self._groups[self._revealed : last + 1]
             self._revealed = last + 1
-            changed = {group.name: _changed(group.reads) for group in groups}
+            changed = [
+                sorted(name for name, was in group.reads.items() if os.environ.get(name) != was) for group in groups
+            ]
             for group in groups:
                 for parent, child, module in group.attributes:
                     setattr(parent, child, module)
@@ -180,8 +178,7 @@ class Stash:
                 specs.remove(self.look)
             tell_of_filters()
         moved = _cwd() != self._cwd  # which some note, too
-        for group in groups:
-            names = changed[group.name]
+        for group, names in zip(groups, changed, strict=True):
             if names or moved:
                 for name in group.modules:
                     if reread := self._rereads.get(name):
@@ -244,10 +241,6 @@ def set_variables(changes: Mapping[str, str | None]) -> None:
             os.environ.pop(name, None)
         else:
             os.environ[name] = value
-
-
-def _changed(reads: Mapping[str, str | None]) -> list[str]:
-    return sorted(name for name, value in reads.items() if os.environ.get(name) != value)
 
 
 def _cwd() -> str:

@@ -404,23 +404,21 @@ class _File:
                     return
             case _:
                 pass
-        alias = self._origin(node.value)
-        bound: dict[str, str] = {}
-        for target in node.targets:
+        self._must_be_inert(node, node.value)
+        self._bind(node, node.targets, node.value)
+
+    def _bind(self, node: ast.stmt, targets: Sequence[ast.expr], value: ast.expr | None) -> None:
+        alias = self._origin(value)
+        for target in targets:
             several = isinstance(target, (ast.Tuple, ast.List))
             for name in target.elts if several else [target]:
                 if not isinstance(name, ast.Name):
                     raise _Stop(_source(node))
-                bound[name.id] = VALUE if alias is None or several else IMPORTED + alias
-        self._must_be_inert(node, node.value)
-        self._names.update(bound)
+                self._names[name.id] = VALUE if alias is None or several else IMPORTED + alias
 
     def _annassign(self, node: ast.AnnAssign) -> None:
-        if not isinstance(node.target, ast.Name):
-            raise _Stop(_source(node))
         self._must_be_inert(node, node.value, None if self._lazy_annotations else node.annotation)
-        alias = self._origin(node.value)
-        self._names[node.target.id] = VALUE if alias is None else IMPORTED + alias
+        self._bind(node, [node.target], node.value)
 
     def _expr(self, node: ast.Expr) -> None:
         if not isinstance(node.value, ast.Call) or not self._sets_or_filters(node.value):

@@ -25,10 +25,6 @@ def _multiprocessing(module: Any) -> None:
     module.current_process()._config["authkey"] = module.AuthenticationString(os.urandom(32))
 
 
-def _numpy_random(module: Any) -> None:
-    module.seed()
-
-
 def _psutil(module: Any) -> None:
     import threading
 
@@ -46,10 +42,6 @@ def _rich_style(module: Any) -> None:
         module._id_generator = module.count(module.getrandbits(24))
 
 
-def _datasets_fingerprint(module: Any) -> None:
-    module.fingerprint_rng.seed()
-
-
 def _lightning_rank(module: Any) -> None:
     module.rank_zero_only.rank = module._get_rank() or 0
 
@@ -58,22 +50,22 @@ def _torchmetrics_rank(module: Any) -> None:
     module.rank_zero_only.rank = int(module.os.environ.get("LOCAL_RANK", 0))
 
 
-def _sympy_random(module: Any) -> None:
-    _seed(module, "rng", "_assumptions_rng")
-
-
 def _sympy_symbol(module: Any) -> None:
     dummy: Any = getattr(module, "Dummy", None)
-    _seed(dummy, "_prng")
+    _seeds("_prng")(dummy)
     if hasattr(dummy, "_base_dummy_index"):
         dummy._base_dummy_index = dummy._prng.randint(10**6, 9 * 10**6)
 
 
-def _seed(owner: Any, *names: str) -> None:
-    """Another version may have no such generator."""
-    for name in names:
-        if generator := getattr(owner, name, None):
-            generator.seed()
+def _seeds(*names: str) -> Callable[[Any], None]:
+    """Seeds these generators anew; another version may have no such one."""
+
+    def repair(owner: Any) -> None:
+        for name in names:
+            if generator := getattr(owner, name, None):
+                generator.seed()
+
+    return repair
 
 
 def _transformers_hub(module: Any) -> None:
@@ -84,10 +76,6 @@ def _torch_contract(module: Any) -> None:
     if hasattr(module, "generate_state_key"):
         module.STATE_KEY = module.generate_state_key()
         module.REGISTRY_KEY = module.generate_state_key()
-
-
-def _torch(module: Any) -> None:
-    module.default_generator.seed()
 
 
 GLOO_SECONDS, BUSY_GLOO_SECONDS = 0.02, 5.0
@@ -148,20 +136,20 @@ def _threading(module: Any) -> None:
 
 
 REPAIRS: Mapping[str, Callable[[Any], None]] = {
-    "datasets.fingerprint": _datasets_fingerprint,
+    "datasets.fingerprint": _seeds("fingerprint_rng"),
     "lightning.fabric.utilities.rank_zero": _lightning_rank,
     "lightning_fabric.utilities.rank_zero": _lightning_rank,
     "logging": _logging,
     "multiprocess.process": _multiprocessing,
     "multiprocessing.process": _multiprocessing,
-    "numpy.random.mtrand": _numpy_random,
+    "numpy.random.mtrand": lambda module: module.seed(),
     "psutil": _psutil,
     "rich.style": _rich_style,
-    "sympy.core.random": _sympy_random,
+    "sympy.core.random": _seeds("rng", "_assumptions_rng"),
     "sympy.core.symbol": _sympy_symbol,
     "threading": _threading,
     "transformers.utils.hub": _transformers_hub,
-    "torch": _torch,
+    "torch": _seeds("default_generator"),
     "torch.distributed._composable.contract": _torch_contract,
     "torch.distributed": _torch_distributed,
     "torchmetrics.utilities.prints": _torchmetrics_rank,

@@ -1,15 +1,10 @@
-"""Found by Python's start-up where this folder is on PYTHONPATH: the door to `bootstrap.py`.
-
-Any Python has to understand this file: one that does not would go on and run the script here.
-"""
+"""Found by Python's start-up where this folder is on PYTHONPATH: the door to `bootstrap.py`."""
 
 import os
 import sys
 
 if "ELASTIC_RUN_WARM" not in os.environ:
     raise ImportError("this is no warm interpreter", name="sitecustomize")
-if sys.version_info < (3, 10):  # noqa: UP036 - PYTHON_EXEC may name any
-    os._exit(70)  # it would not understand the rest
 try:
     sys.modules.pop("sitecustomize", None)  # a user's own module of this name comes later
     _here = os.path.dirname(__file__)

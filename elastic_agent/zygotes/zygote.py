@@ -203,7 +203,12 @@ class Zygote:
             self._socket = None
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(NotForked(self.why))
-        self._kill()
+        if self._process is None:
+            return
+        if self.session:  # itself, and forks that are no workers yet
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.session, signal.SIGKILL)
+        self._process.poll()
 
     def close(self) -> None:
         """Ends it and collects its first process, which is long gone or was killed."""
@@ -211,15 +216,6 @@ class Zygote:
         if self._process is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):  # the kernel has it
                 self._process.wait(END_SECONDS)
-
-    def _kill(self) -> None:
-        """Whatever is in its session: itself, and forks that are no workers yet."""
-        if self._process is None:
-            return
-        if self.session:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.session, signal.SIGKILL)
-        self._process.poll()
 
     def hear(self) -> None:
         """Takes what it has said, at most one portion, without waiting."""

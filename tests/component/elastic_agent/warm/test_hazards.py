@@ -19,6 +19,7 @@ pytestmark = pytest.mark.xdist_group("warm-hazards")
 PROBE = """
 import json, os, sys, threading, tempfile, random, warnings, subprocess, mmap
 sys.path[:0] = [sys.argv[1], sys.argv[2]]
+from elastic_run.elastic_agent.warm.declared import Table
 from elastic_run.elastic_agent.warm.hazards import Watch
 
 found = {}
@@ -32,12 +33,13 @@ for name in json.loads(sys.argv[3]):
         for descriptor in (writing, verdict):
             os.close(descriptor)
         os.set_blocking(output, False)
-        may_read = frozenset([("RANK", "wh_may_read"), ("RANK", "wh_may_read_in_a_function"), ("RANK", "wh_lends")])
-        watch = Watch(output, frozenset(["RANK", "WORLD_SIZE"]), frozenset(["wh_may_walk"]), may_read=may_read)
+        may_read = [("reads", name, "RANK") for name in ("wh_may_read", "wh_may_read_in_a_function", "wh_lends")]
+        table = Table([*may_read, ("walks", "wh_may_walk"), ("draws", "wh_may_draw")])
+        watch = Watch(output, frozenset(["RANK", "WORLD_SIZE"]), table)
         try:
             with watch:
                 __import__(name)
-            answer = {"problem": watch.found(may_draw=name == "wh_may_draw")}
+            answer = {"problem": watch.found()}
             answer |= {"written": watch.written, "reads": watch.reads}
             answer["added"] = repr(watch.added)
         except BaseException as error:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from elastic_run.elastic_agent.warm import specs
+from elastic_run.elastic_agent.warm.declared import Table
 from elastic_run.elastic_agent.warm.hazards import Watch, added_to
 from elastic_run.elastic_agent.warm.imports import Group, Stash
 from elastic_run.elastic_agent.warm.stamps import Folders
@@ -33,13 +34,10 @@ def ahead(
     for name in names:
         if name in sys.modules:
             continue
-        before, folders = set(sys.modules), set(sys.path_importer_cache)
-        with Watch(-1, frozenset()) as watch:
+        with Watch(-1, frozenset(), Table(())) as watch:
             importlib.import_module(name)
-        new = {found: module for found, module in sys.modules.items() if found not in before}
-        looked = {folder: finder for folder, finder in sys.path_importer_cache.items() if folder not in folders}
         assert watch.added is not None
-        groups.append(Group(name, new, watch.written, watch.reads, watch.added, looked))
+        groups.append(Group(name, watch.modules, watch.written, watch.reads, watch.added, watch.folders))
     stash = Stash(repairs or {}, rereads or {}, stale)
     stash.hide(groups, lists)
     os.environ.clear()
