@@ -45,8 +45,6 @@ SLOW_DESTRUCTORS = frozenset(["torch"])
 NOT_FORKED = 70
 """Exit code of a worker whose maker did not live to say that it had made it."""
 
-_SIGKILL = 9
-
 _AS_SCRIPT = """
 imported, lacks = __import__(module, {}, {}, names), ""
 for name in names:
@@ -231,8 +229,7 @@ class _Zygote:
         self._stash.hide(self._groups, lists)
         # The namespace of the script is there already. It stays with what Python takes apart at the end.
         main: Any = sys.modules["__main__"]
-        with native.untracked(main, main.__dict__):
-            gc.freeze()
+        native.freeze_all_but(main, main.__dict__)
         self._connection.say("ready", str(self._stash.modules))
 
     def _leading(self) -> None:
@@ -280,7 +277,7 @@ class _Zygote:
             if word == b"well":
                 if not output:
                     os._exit(0)  # the fork goes on in this process's place
-                os.kill(pid, _SIGKILL)
+                os.kill(pid, native.SIGKILL)
             _, status = os.waitpid(pid, 0)
             problem = in_words(output) or word.decode(errors="replace")
             if not word:
@@ -413,20 +410,16 @@ class _Zygote:
     def _fork(self, words: Sequence[bytes], descriptors: Sequence[int]) -> bool:
         """Forks one worker for each two descriptors; True in a worker.
 
-        `words`: the agent's pid; the module that workers meet through, and how many milliseconds they are held at most;
-        for each worker the size of its environment, how many milliseconds it begins later, and that environment.
+        `words`: the agent's pid; the module that workers meet through, how many milliseconds they are held at most, and
+        how many they are. A frame for each follows: how many milliseconds it begins later, and its environment.
         """
+        agent, meets, held = int(words[0]), os.fsdecode(words[1]), int(words[2])
+        workers = [self._connection.hear()[0] for _ in range(int(words[3]))]
         if changed := self._outdated():
             for descriptor in descriptors:
                 os.close(descriptor)
             self._connection.say("outdated", changed)
             return False
-        agent, meets, held, rest = int(words[0]), os.fsdecode(words[1]), int(words[2]), list(words[3:])
-        environments: list[tuple[int, list[bytes]]] = []
-        while rest:
-            end = 2 + int(rest[0])
-            environments.append((int(rest[1]), rest[2:end]))
-            rest = rest[end:]
         waits = bool(meets) and self._stash.has(meets)
         gate, made = os.pipe(), os.pipe()  # workers wait at the first until their maker has told of them
         hold: tuple[int, int] | None = None
@@ -435,7 +428,7 @@ class _Zygote:
             self._holding.append(hold[1])
         maker = os.fork()
         if maker == 0:
-            for number, (later, environment) in enumerate(environments):
+            for number, (later, *environment) in enumerate(workers):
                 try:
                     pid = os.fork()
                 except OSError as error:
@@ -449,20 +442,21 @@ class _Zygote:
                     if hold:
                         _wait_until_let_go(hold[0], held)
                     elif waits:
-                        time.sleep(later / 1000)
+                        time.sleep(int(later) / 1000)
                     return True
                 os.write(made[1], b"%d " % pid)
             os._exit(0)
         for descriptor in (made[1], *descriptors, *(hold or ())[:1]):
             os.close(descriptor)
-        told = _read_all(made[0])
+        with open(made[0], "rb") as pids:
+            told = pids.read()
         # From here on the workers are the agent's children.
         if os.waitpid(maker, 0)[1] == 0:
             self._connection.say("forked", *told.decode().split())
-            os.write(gate[1], b"!" * len(environments))
+            os.write(gate[1], b"!" * len(workers))
         else:
             self._connection.say("failed", told.decode(errors="replace").lstrip("0123456789 ") or "its fork was killed")
-        for descriptor in (*gate, made[0]):
+        for descriptor in gate:
             os.close(descriptor)
         return False
 
@@ -573,10 +567,3 @@ def _installed() -> tuple[str, ...]:
     own = "elastic_run/elastic_agent/warm/bootstrap.py"
     ours = [f"{path}/elastic_run" for path in sys.path if os.path.realpath(f"{path}/{own}") == here]
     return (*(f"{path}/" for path in (*package_folders(), *ours)), f"{os.path.dirname(os.__file__)}/")
-
-
-def _read_all(descriptor: int) -> bytes:
-    found = b""
-    while data := os.read(descriptor, 65536):
-        found += data
-    return found

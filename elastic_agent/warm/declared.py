@@ -6,8 +6,9 @@ greatest version that were tested. Others name what is imported late, and what i
 
 from __future__ import annotations
 
-import os
 import sys
+
+from .stamps import entries_of
 
 TYPE_CHECKING = False  # as typing's, which is an import too many
 if TYPE_CHECKING:
@@ -24,8 +25,6 @@ class LateImport:
         wanted_by: identifiers; it is worth importing ahead where the script's source holds one of them.
         reads: the variables that native code reads during the import, which nobody sees.
     """
-
-    __slots__ = ("module", "package", "reads", "wanted_by")
 
     def __init__(self, package: str, module: str, wanted_by: str, reads: str = "") -> None:
         self.package = package
@@ -119,11 +118,7 @@ class Table:
 def installed_version(distribution: str) -> str:
     """By the first folder on the search path that says it; empty where none does."""
     for folder in sys.path:
-        try:
-            entries = os.listdir(folder or ".")
-        except OSError:
-            continue
-        for entry in entries:
+        for entry in entries_of(folder or "."):
             name, _, rest = entry.partition("-")
             if rest.endswith((".dist-info", ".egg-info")) and _normal(name) == _normal(distribution):
                 return rest.rpartition(".")[0].partition("-")[0]

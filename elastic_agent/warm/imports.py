@@ -135,8 +135,7 @@ class Stash:
                     group.attributes.append((parent, child, module))
 
     def _module(self, name: str) -> ModuleType | None:
-        number = self._index.get(name)
-        found = sys.modules.get(name) if number is None else self._groups[number].modules.get(name)
+        found = self._groups[self._index[name]].modules[name] if name in self._index else sys.modules.get(name)
         return found if isinstance(found, type(sys)) else None
 
     def look(self, name: str, spec: Any) -> Any:
@@ -175,7 +174,7 @@ class Stash:
                         repair(group.modules[name])
             self._shown = last + 1
             if self._shown == len(self._groups):
-                specs.remove(self.look)
+                specs.end()
             tell_of_filters()
         moved = _cwd() != self._cwd  # which some note, too
         for group, names in zip(groups, changed, strict=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -11,7 +12,7 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_PTRACER = 0x59616D61
 _PR_SET_MM = 35
 _PR_SET_MM_MAP = 14
-_SIGKILL = 9
+SIGKILL = 9
 _UNCHANGED = 0xFFFFFFFF
 
 # Fields of /proc/self/stat, counted from the first after the name, in the order that the kernel's structure has them.
@@ -21,7 +22,7 @@ _STACK_AND_ARGUMENTS = (25, 45, 46)
 
 def die_with_parent() -> None:
     """Asks the kernel to kill this process when its parent ends, and lets the parent's own programs read its stacks."""
-    _libc.prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)
+    _libc.prctl(_PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0)
     _libc.prctl(_PR_SET_PTRACER, os.getppid(), 0, 0, 0)
     ctypes.set_errno(0)  # a kernel without Yama knows no such request, and a script could see that it was asked
 
@@ -58,19 +59,13 @@ def end_without_destructors() -> None:
     on_exit(ctypes.cast(flush, ctypes.c_void_p), None)
 
 
-class untracked:
-    """The garbage collector does not know these meanwhile, as it does before and after."""
-
-    def __init__(self, *things: object) -> None:
-        self._things = things
-
-    def __enter__(self) -> None:
-        for thing in self._things:
-            ctypes.pythonapi.PyObject_GC_UnTrack(ctypes.py_object(thing))
-
-    def __exit__(self, *_: object) -> None:
-        for thing in self._things:
-            ctypes.pythonapi.PyObject_GC_Track(ctypes.py_object(thing))
+def freeze_all_but(*things: object) -> None:
+    """Has the garbage collector know nothing of what is there now, but for these."""
+    for thing in things:
+        ctypes.pythonapi.PyObject_GC_UnTrack(ctypes.py_object(thing))
+    gc.freeze()
+    for thing in things:
+        ctypes.pythonapi.PyObject_GC_Track(ctypes.py_object(thing))
 
 
 def never_free(thing: object) -> None:

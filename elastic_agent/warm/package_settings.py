@@ -55,42 +55,29 @@ def _within(folder: str) -> list[str]:
     return [folder, *(f"{folder}/{name}" for name in entries_of(folder))]
 
 
-def _fsspec() -> list[str]:
-    return _within(os.path.expanduser(os.environ.get("FSSPEC_CONFIG_DIR") or "~/.config/fsspec"))
-
-
 def _of_matplotlib(variable: str, usual: str) -> str:
     given = os.environ.get("MPLCONFIGDIR")
     return given or f"{os.environ.get(variable) or os.path.expanduser(usual)}/matplotlib"
 
 
-def _config() -> str:
-    return _of_matplotlib("XDG_CONFIG_HOME", "~/.config")
-
-
-def _cache() -> str:
-    return _of_matplotlib("XDG_CACHE_HOME", "~/.cache")
+_CONFIG, _CACHE = ("XDG_CONFIG_HOME", "~/.config"), ("XDG_CACHE_HOME", "~/.cache")
 
 
 def _matplotlib() -> list[str]:
     given = os.environ.get("MATPLOTLIBRC")
     named = [given, f"{given}/matplotlibrc"] if given else []
-    return ["matplotlibrc", *named, f"{_config()}/matplotlibrc"]
-
-
-def _styles() -> list[str]:
-    return _within(f"{_config()}/stylelib")
+    return ["matplotlibrc", *named, f"{_of_matplotlib(*_CONFIG)}/matplotlibrc"]
 
 
 def _fonts() -> list[str]:
-    return [path for path in _within(_cache()) if "/fontlist-" in path and path.endswith(".json")]
+    return [path for path in _within(_of_matplotlib(*_CACHE)) if "/fontlist-" in path and path.endswith(".json")]
 
 
 LOOKS: Mapping[str, Callable[[], Iterable[str]]] = {
-    "fsspec.config": _fsspec,
+    "fsspec.config": lambda: _within(os.path.expanduser(os.environ.get("FSSPEC_CONFIG_DIR") or "~/.config/fsspec")),
     "matplotlib": _matplotlib,
     "matplotlib.font_manager": _fonts,
-    "matplotlib.style": _styles,
+    "matplotlib.style": lambda: _within(f"{_of_matplotlib(*_CONFIG)}/stylelib"),
 }
 """By module name: the paths at which its import looks for settings."""
 
@@ -105,7 +92,7 @@ def makes_temporary_folder(module: str) -> str:
     """Why that module is not to be imported ahead, in words: matplotlib, where it would make temporary folders."""
     if module != "matplotlib":
         return ""
-    for folder in map(os.path.abspath, (_config(), _cache())):
+    for folder in (os.path.abspath(_of_matplotlib(*place)) for place in (_CONFIG, _CACHE)):
         there = folder
         while not os.path.lexists(there):
             there = os.path.dirname(there)

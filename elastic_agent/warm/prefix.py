@@ -87,8 +87,6 @@ class Step:
         tried: the number of the `try` statement that it stands in, whose handlers take a missing module; 0: none.
     """
 
-    __slots__ = ("environment", "filters", "name", "names", "tried", "where")
-
     def __init__(self, name: str, names: Sequence[str] = (), where: str = "", tried: int = 0) -> None:
         self.name = name
         self.names = tuple(names)

@@ -52,11 +52,3 @@ def end() -> None:
     """Nobody looks any more."""
     _looks.clear()
     machinery._find_spec = _find
-
-
-def remove(look: Callable[[str, Any], Any]) -> None:
-    """No longer."""
-    if look in _looks:
-        _looks.remove(look)
-    if not _looks:
-        machinery._find_spec = _find

@@ -134,12 +134,12 @@ class Zygote:
         if self._socket is None or self._answer is not None or not self.usable:
             raise NotForked(self.why or "it is not ready")
         meets, held = (begins[0].meets_through, begins[0].held) if begins else ("", 0.0)
-        words = [b"fork", *_encoded([str(os.getpid()), meets, _milliseconds(held)])]
+        words = ["fork", str(os.getpid()), meets, _milliseconds(held), str(len(begins))]
+        data = pack(_encoded(words))
         for begin, environment in zip(begins, environments, strict=True):
             entries = (f"{name}={value}" for name, value in environment.items())
-            words += _encoded([str(len(environment)), _milliseconds(begin.later), *entries])
+            data += pack(_encoded([_milliseconds(begin.later), *entries]))
         descriptors = [descriptor for pair in streams for descriptor in pair]
-        data = pack(words)
         answer = self._answer = self._loop.create_future()
         why = "the request to start it was withdrawn"
         try:

@@ -108,8 +108,7 @@ def packages(tmp_path: Path) -> Iterator[Path]:
     sys.path.insert(0, str(folder))
     with warnings.catch_warnings():
         yield folder
-    for look in list(specs._looks):  # type: ignore[attr-defined]  # whoever is left there
-        specs.remove(look)
+    specs.end()  # whoever is left there
     os.chdir(cwd)
     sys.settrace(tracing)
     sys.setprofile(profiling)
