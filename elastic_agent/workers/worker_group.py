@@ -182,10 +182,9 @@ class WorkerGroup:
     async def close(self, *, keep_detached: bool = False) -> None:
         """Ends the processes that are left; with `keep_detached` not those that have left their worker's session."""
         await self._head_start.close()
-        sessions: frozenset[int] = frozenset()
         if self._services:
             await self._services.end(("round", "job"), GRACE_SECONDS)
-            sessions = self._services.sessions
+        sessions = self._services.sessions if self._services else frozenset[int]()
         await self._workers.close(keep_detached=keep_detached, sessions=sessions)
 
     def pause(self) -> None:
@@ -246,9 +245,8 @@ class WorkerGroup:
             specs = {local: self._spec(provisional, nobody, local) for local in range(nproc)}
             self._inbox.note(WorkersBegin(0, nobody.role, nproc))
             missing, _ = self._keep(specs)
-            await (
-                self._workers.fill(missing, self._setup.grace_after_failure) if stay else self._workers.start(missing)
-            )
+            grace = self._setup.grace_after_failure
+            await (self._workers.fill(missing, grace) if stay else self._workers.start(missing))
         except (StartFailed, ValueError, OSError) as error:
             self._inbox.note(WorkersUnready(none=True))
             self._reporter.say(f"cannot prepare this node's workers: {error}")
