@@ -47,22 +47,23 @@ async def refuse_if_over(
 ) -> Header | None:
     """Raises Refused where this job id has succeeded within the last minute.
 
-    Returns the end where it is that of the node's own run, which it missed: it is done, too.
+    Returns the end where the node was in the job before, and missed it: it is done, too. Another run may have taken
+    the place of its own meanwhile, where all others of that were lost.
 
     Args:
         known: runs whose success was known before this node was started: it comes to run the job again, so the id is
             free for every node from here on.
-        own_run: the run that the node was in; "" where it was registered and heard of none, so that it is the run that
-            has succeeded since; None where the node has just come.
+        own_run: the run that the node was in; "" where it was registered and heard of none; None where the node has
+            just come.
     """
     tombstone = await store.get(keys.outcome)
     if tombstone is None:
         return None
     with contextlib.suppress(Malformed):
         end = decode(Header, tombstone.value)
-        if own_run is not None and own_run in ("", end.run):
+        if own_run is not None:
             return end
-        if own_run is None and end.run in known:
+        if end.run in known:
             await store.txn([Compare(keys.outcome, tombstone.create_revision)], [Delete(keys.outcome)], idempotent=True)
             return None
     raise _over(keys)
