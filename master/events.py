@@ -175,7 +175,7 @@ class Look:
     """Time has passed, or something has happened: decide."""
 
 
-NodeEvent = Registered | Unregistered | StoreAway | Died | Answered | Evicted | Refused
+MembershipEvent = Registered | Unregistered | StoreAway | Died | Answered | Evicted | Refused
 """What the membership changes by (`membership.py`)."""
 
-Event = NodeEvent | WatchedTo | Found | SuccessesRead | Abandoned | Published | Diagnosed | Look
+Event = MembershipEvent | WatchedTo | Found | SuccessesRead | Abandoned | Published | Diagnosed | Look

@@ -111,7 +111,7 @@ class Membership:
             and node not in mismatched
         ]
 
-    def on(self, event: events.NodeEvent, number: int, now: float) -> list[Change]:
+    def on(self, event: events.MembershipEvent, number: int, now: float) -> list[Change]:
         """What follows from `event`."""
         match event:
             case events.Registered():
