@@ -323,8 +323,9 @@ def _holders(pid: int) -> tuple[int, ...]:
     with contextlib.suppress(OSError):
         locks = [(number, waits, int(owner)) for number, waits, owner in _LOCK.findall(_read("/proc/locks"))]
         wanted = {number for number, waits, owner in locks if waits and owner == pid}
-        held = (owner for number, waits, owner in locks if number in wanted and not waits)
-        return tuple(each for each in held if each)[:MAX_CHILDREN]
+        if len(wanted) == 1:  # of several threads that wait for several it is not known which is whose
+            held = (owner for number, waits, owner in locks if number in wanted and not waits)
+            return tuple(each for each in held if each)[:MAX_CHILDREN]
     return ()
 
 

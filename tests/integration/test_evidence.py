@@ -97,6 +97,19 @@ def test_of_a_lock_on_a_file_it_is_seen_who_holds_it(call: str, tmp_path: Path) 
             assert seen.holders == (holder,)
 
 
+def test_of_two_locks_that_threads_of_one_process_wait_for_it_is_not_known_whose_is_whose(tmp_path: Path) -> None:
+    begin = f"import fcntl, threading, time; f, g = (open({str(tmp_path)!r} + name, 'w') for name in ('/f', '/g'));"
+    take = "(lambda file: fcntl.flock(file, fcntl.LOCK_EX))"
+    behind = f"threading.Thread(target={take}, args=(g,)).start();"
+    with (
+        process(f"{begin} {take}(f); {READY} time.sleep(1000)"),
+        process(f"{begin} {take}(g); {READY} time.sleep(1000)"),
+        process(f"{begin} {behind} time.sleep(0.5); {READY} {take}(f)") as waits,
+    ):
+        seen = until(lambda: found if (found := kernel.blocked(waits, {})).on == "file" else None)
+        assert seen.holders == ()
+
+
 def test_a_wait_with_a_timeout_names_the_connection_as_well() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         where = server.getsockname()
