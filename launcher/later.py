@@ -5,10 +5,16 @@ cannot load it, or that the package has been replaced by another version meanwhi
 """
 
 import asyncio
+from functools import partial
 from importlib import import_module
+
+from ..elastic_agent.processes.threads import Threads
 
 SECONDS = 0.3
 """After the agent's start: until then the processors are for the workers."""
+
+LONGEST_SECONDS = 60.0
+"""For one of them, on a file system that hangs: those that are left are loaded where they are needed."""
 
 MODULES = (
     "..elastic_agent.diagnosis.looks",
@@ -23,7 +29,8 @@ MODULES = (
 
 
 async def load_later() -> None:
-    """In a thread: a package on a file system that hangs does not hold the agent."""
+    """In a thread: a package on a file system that hangs holds neither the agent nor its end."""
     await asyncio.sleep(SECONDS)
+    threads = Threads(1)
     for name in MODULES:
-        await asyncio.to_thread(import_module, name, __package__)
+        await threads.run(partial(import_module, name, __package__), LONGEST_SECONDS)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ..elastic_agent import plan
 from ..elastic_agent.master_process import MasterProcess, MasterSetup
 from ..master.nodes.platform import PlatformError
-from ..rendezvous.cancel import cancel
+from ..rendezvous.cancel import running
 from ..rendezvous.errors import RendezvousError
 from ..rendezvous.keys import Keys
 from ..rendezvous.store.endpoint import Endpoint
@@ -55,11 +55,11 @@ async def _run(options: Options, entered: float) -> int:
     endpoints = endpoints_of(options)
     told: list[int] = []
     trace = trace_of(options, say)
-    loading = asyncio.create_task(load_later(), name="load what is needed later")
     try:
         where = address_of(options, endpoints)
         with ended_by(options.signals, told):
-            async with managed_nodes.cluster_of(options, say) as cluster:
+            loading = running(load_later(), "load what is needed later")
+            async with loading, managed_nodes.cluster_of(options, say) as cluster:
                 code, why = await _in_cluster(options, endpoints, where, trace, cluster, entered)
     except asyncio.CancelledError:
         if not told:
@@ -72,7 +72,6 @@ async def _run(options: Options, entered: float) -> int:
     except OSError as error:
         code, why = plan.FAILED, f"this machine cannot run a master: {error}"
     finally:
-        await cancel(loading)
         trace.close()
     say(f"the master's process ends with exit code {code}: {why}")
     return code

@@ -3,7 +3,8 @@
 `worker_group.py` does it. Workers are named by their process ids.
 """
 
-from collections.abc import Iterable, Mapping
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
 
 from ...rendezvous.frozen import dataclass
 from ...rendezvous.ranks import Assignment
@@ -82,15 +83,15 @@ class ProcessorSample:
         return used < 0 or used >= COMPUTES_SHARE * (later.at - self.at)
 
 
-def wait_for_late(members: GroupMembers, begun: float, now: float, sample: ProcessorSample | None) -> float | None:
+def wait_for_late(members: GroupMembers, begun: float, now: float, samples: Sequence[ProcessorSample]) -> float | None:
     """Seconds to wait for workers that have not left their process group yet; None: not any longer.
 
     Args:
         members: as they are now.
         begun: when it was broken, seconds.
         now: the same clock.
-        sample: the newest, after which they had computed; None where there is none. With 0 seconds to wait, another one
-            is due: nobody is waited for who does not compute.
+        samples: the newest two, or fewer. With 0 seconds to wait, another one is due: nobody is waited for who has not
+            computed between them.
     """
     late = members.late
     if not late:
@@ -103,7 +104,9 @@ def wait_for_late(members: GroupMembers, begun: float, now: float, sample: Proce
     # In an evaluation, perhaps: not all who have the job's state are to be ended for that.
     if forming or members.heirs or now >= begun + COMPUTING_SECONDS:
         return None
-    return 0.0 if sample is None else max(0.0, sample.at + COMPUTES_WITHIN - now)
+    if any(not before.computes_until(later) for before, later in itertools.pairwise(samples)):
+        return None
+    return max(0.0, samples[-1].at + COMPUTES_WITHIN - now) if samples else 0.0
 
 
 def lacks_state(members: GroupMembers, assignment: Assignment, *, from_rank_0: bool) -> bool:

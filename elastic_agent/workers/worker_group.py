@@ -348,22 +348,20 @@ class WorkerGroup:
 
     async def _freed(self) -> float:
         """Waits until every worker that stays has left its process group, or has had the time for it; the seconds."""
-        begun, sample = self._inbox.now(), None
+        begun, samples = self._inbox.now(), tuple[ProcessorSample, ...]()
         while True:
             heard, now = self._inbox.count, self._inbox.now()
             members = self.members
-            seconds = wait_for_late(members, begun, now, sample)
-            if seconds == 0.0:
-                before, sample = sample, ProcessorSample(now, self._workers.used(members.late))
-                if before is None:
-                    those = ", ".join(f"pid {pid}" for pid in sorted(members.late))
-                    self._reporter.say(f"waiting for {those} to leave the process group")
-                elif not before.computes_until(sample):
-                    seconds = None
+            seconds = wait_for_late(members, begun, now, samples)
             if seconds is None:
                 return now - begun
             if seconds:
                 await self._inbox.news(heard, seconds)
+                continue
+            if not samples:
+                those = ", ".join(f"pid {pid}" for pid in sorted(members.late))
+                self._reporter.say(f"waiting for {those} to leave the process group")
+            samples = (*samples[-1:], ProcessorSample(now, self._workers.used(members.late)))
 
     def invite(self, round: int) -> None:
         """Asks the workers to leave the process group for `round`, together with the others."""

@@ -181,7 +181,7 @@ def replica_of(pod: Json, since: float) -> Replica | None:
     changes: dict[str, Any]
     if phase in ("Succeeded", "Failed"):
         changes = {"state": "ended", "end": _end(status, memory), "counted": 0 if _ran(status) >= LONG else counted}
-    elif "running" in _at(_agent(status.get("containerStatuses") or ()), "state"):
+    elif "running" in _at(_agent_status(status), "state"):
         changes = {"state": "running", "pending": _trouble(status) if phase == "Pending" else None}
     elif phase == "Pending":
         changes = {"pending": _pending(status)}
@@ -210,7 +210,7 @@ def end_of(pod: Json) -> End | None:
 
 def ended_at(pod: Json) -> str:
     """When the container of a pod that is no node ended, as the API writes time; empty where it has not."""
-    return str(_terminated(_agent(_at(pod, "status").get("containerStatuses") or ())).get("finishedAt") or "")
+    return str(_terminated(_agent_status(_at(pod, "status"))).get("finishedAt") or "")
 
 
 def words_of(pod: Json) -> str:
@@ -266,7 +266,7 @@ def _end(status: Json, memory: int) -> End:
         return Preempted(f"{reason}: {message}")
     containers = status.get("containerStatuses") or ()
     # Where the agent's container has ended, it alone tells: a sidecar ends after it. Else one before it has failed.
-    agent = _agent(containers)
+    agent = _agent_status(status)
     others = [*(status.get("initContainerStatuses") or ()), *containers]
     others.sort(key=lambda each: _terminated(each).get("exitCode", 0) == 0)
     first = next((each for each in (agent, *others) if _terminated(each)), None)
@@ -300,7 +300,7 @@ def _last_words(log: str) -> str:
 
 def _ran(status: Json) -> float:
     """Seconds from the begin of the agent's container to its end, by its machine's clock; 0: not known."""
-    ended = _terminated(_agent(status.get("containerStatuses") or ()))
+    ended = _terminated(_agent_status(status))
     try:
         begin, end = (datetime.strptime(str(ended[key]), "%Y-%m-%dT%H:%M:%S%z") for key in ("startedAt", "finishedAt"))
     except (KeyError, ValueError):
@@ -310,6 +310,10 @@ def _ran(status: Json) -> float:
 
 def _terminated(container: Json) -> Json:
     return _at(_at(container, "state"), "terminated")
+
+
+def _agent_status(status: Json) -> Any:
+    return _agent(status.get("containerStatuses") or ())
 
 
 def _agent(containers: Sequence[Any]) -> Any:

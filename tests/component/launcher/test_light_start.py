@@ -1,11 +1,18 @@
 """What the launcher of a job of one machine has loaded when its workers run the first line of their script."""
 
+import asyncio
 import os
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+
+import pytest
+
+from elastic_run.launcher import later
+from elastic_run.rendezvous.cancel import running
 
 from ...house.sources import ROOT
 
@@ -47,3 +54,19 @@ def test_a_job_of_one_machine_loads_nothing_before_its_first_line_that_is_not_li
     newcomers = [f"{name}, imported by {loaded[name]}" for name in sorted(loaded.keys() - listed)]
     assert not newcomers, "loaded before the first line, and not listed: " + "; ".join(newcomers)
     assert not listed - loaded.keys(), "listed, and not loaded any more: take them out of the list"
+
+
+def test_a_package_on_a_file_system_that_hangs_does_not_hold_the_launchers_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, never = threading.Event(), threading.Event()
+
+    def hang(*_: object) -> None:
+        begun.set()
+        never.wait()
+
+    async def scene() -> None:
+        async with running(later.load_later(), "load"):
+            assert await asyncio.to_thread(begun.wait, 60)
+
+    monkeypatch.setattr(later, "import_module", hang)
+    asyncio.run(scene())
+    never.set()

@@ -43,24 +43,29 @@ def assignment(first_rank: int = 0) -> Assignment:
 class TestWorkersThatAreLate:
     def test_are_waited_for_as_long_as_two_of_their_steps_take(self) -> None:
         late = members(step=3.0, waiting=[1])
-        assert wait_for_late(late, 10.0, 10.5, None) == FREE_SECONDS + 6.0 - 0.5
-        assert wait_for_late(members(step=3.0, waiting=[1, 2]), 10.0, 10.5, None) is None
+        assert wait_for_late(late, 10.0, 10.5, []) == FREE_SECONDS + 6.0 - 0.5
+        assert wait_for_late(members(step=3.0, waiting=[1, 2]), 10.0, 10.5, []) is None
 
     def test_are_waited_for_no_longer_where_another_here_has_the_state(self) -> None:
-        assert wait_for_late(members(waiting=[1], holding=[1]), 0.0, FREE_SECONDS, None) is None
-        assert wait_for_late(members(waiting=[1], holding=[2]), 0.0, FREE_SECONDS, None) == 0.0
+        assert wait_for_late(members(waiting=[1], holding=[1]), 0.0, FREE_SECONDS, []) is None
+        assert wait_for_late(members(waiting=[1], holding=[2]), 0.0, FREE_SECONDS, []) == 0.0
 
     def test_are_waited_for_while_they_compute_and_not_for_ever(self) -> None:
         late = members()
-        assert wait_for_late(late, 0.0, 1.5, None) == 0.0
-        assert wait_for_late(late, 0.0, 2.0, ProcessorSample(1.5, 7.0)) == COMPUTES_WITHIN - 0.5
-        assert wait_for_late(late, 0.0, 60.0, ProcessorSample(1.5, 7.0)) == 0.0
-        assert wait_for_late(late, 0.0, COMPUTING_SECONDS, ProcessorSample(COMPUTING_SECONDS - 1, 7.0)) is None
+        assert wait_for_late(late, 0.0, 1.5, []) == 0.0
+        assert wait_for_late(late, 0.0, 2.0, [ProcessorSample(1.5, 7.0)]) == COMPUTES_WITHIN - 0.5
+        assert wait_for_late(late, 0.0, 60.0, [ProcessorSample(1.5, 7.0)]) == 0.0
+        assert wait_for_late(late, 0.0, COMPUTING_SECONDS, [ProcessorSample(COMPUTING_SECONDS - 1, 7.0)]) is None
+
+    def test_are_waited_for_no_longer_where_they_have_not_computed(self) -> None:
+        idle, busy = ProcessorSample(3.5, 7.1), ProcessorSample(3.5, 8.0)
+        assert wait_for_late(members(), 0.0, 3.5, [ProcessorSample(1.5, 7.0), idle]) is None
+        assert wait_for_late(members(), 0.0, 3.5, [ProcessorSample(1.5, 7.0), busy]) == COMPUTES_WITHIN
 
     def test_get_their_own_time_where_all_of_them_form_a_group(self) -> None:
-        assert wait_for_late(members(forming=[1, 2]), 0.0, FREE_SECONDS, None) == FORMING_SECONDS - FREE_SECONDS
-        assert wait_for_late(members(forming=[1, 2]), 0.0, FORMING_SECONDS, None) is None
-        assert wait_for_late(members(forming=[1]), 0.0, FREE_SECONDS, None) == 0.0
+        assert wait_for_late(members(forming=[1, 2]), 0.0, FREE_SECONDS, []) == FORMING_SECONDS - FREE_SECONDS
+        assert wait_for_late(members(forming=[1, 2]), 0.0, FORMING_SECONDS, []) is None
+        assert wait_for_late(members(forming=[1]), 0.0, FREE_SECONDS, []) == 0.0
 
     @pytest.mark.parametrize(("used", "computes"), [(COMPUTES_SHARE * 3, True), (COMPUTES_SHARE, False), (-1.0, True)])
     def test_compute_where_they_use_the_processor_or_a_child_has_ended(self, used: float, *, computes: bool) -> None:
