@@ -4,8 +4,8 @@ import signal
 import sys
 from collections.abc import Mapping
 
-from ..rendezvous.errors import ElasticRunError
-from ..rendezvous.frozen import dataclass, field, replace
+from ..rendezvous.base.errors import ElasticRunError
+from ..rendezvous.base.frozen import dataclass, field, replace
 from .accelerators import own_device
 from .client.context import AGENT, JOB, LARGEST_WORLD, RESTART_COUNT, ROUND, SCALE_UP
 from .client.script_trace import TRACE, TRACE_NODE

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import UnionType
 from typing import TYPE_CHECKING, Any, cast, get_origin, get_type_hints
 
-from ..rendezvous.errors import ElasticRunError
+from ..rendezvous.base.errors import ElasticRunError
 from .contract import MOST_WORKER_PORTS, Accelerators, Hint, Peer, Round, Service, Worker
 from .plain import Plain
 

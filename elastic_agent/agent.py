@@ -17,30 +17,26 @@ from ..master.diagnosis.findings import Finding
 from ..master.diagnosis.requests import Look
 from ..master.status import Status
 from ..rendezvous import failure_detector
-from ..rendezvous.errors import OtherSecret
-from ..rendezvous.frozen import dataclass
+from ..rendezvous.base.errors import OtherSecret
+from ..rendezvous.base.frozen import dataclass
+from ..rendezvous.base.tasks import Tasks
 from ..rendezvous.header import Header
+from ..rendezvous.host.trace_file import Trace
 from ..rendezvous.keys import Keys
 from ..rendezvous.member import Exit
 from ..rendezvous.rpc.envelope import Caller
 from ..rendezvous.store.contract import Store
 from ..rendezvous.store.waits import Waits
-from ..rendezvous.tasks import Tasks
-from ..rendezvous.trace_file import Trace
-from . import master_client, plan
-from .actions import Adopt, Break, Invite, Leave, Operation, Ready, Reform, Register, Resume, Start, Stop, Wait
+from . import master_client
 from .agent_trace import Observer, Recorder
 from .candidate import Candidacy, Candidate
 from .diagnosis.service import Diagnosis
 from .inbox import Inbox
 from .local_machine import RealMachine
 from .logs.output import Output
-from .master_client import Link
-from .node.farewell import farewell
-from .node.preemption import PreemptionSignals
-from .node.registration import NodeRegistration
-from .node.round_follower import RoundFollower
-from .node_events import (
+from .machine import plan
+from .machine.actions import Adopt, Break, Invite, Leave, Operation, Ready, Reform, Register, Resume, Start, Stop, Wait
+from .machine.node_events import (
     AgentBeat,
     CheckpointSaved,
     MachineUnfit,
@@ -50,11 +46,16 @@ from .node_events import (
     ShardsAsked,
     StoreSeen,
 )
-from .node_state import NodeState
+from .machine.node_state import NodeState
+from .machine.store_patience import store_gone
+from .master_client import Link
+from .node.farewell import farewell
+from .node.preemption import PreemptionSignals
+from .node.registration import NodeRegistration
+from .node.round_follower import RoundFollower
 from .observation import Observation, local_methods
 from .say_once import SayOnce
 from .setup import Setup
-from .store_patience import store_gone
 from .timeline import Timeline
 from .worker_server import CallHandler
 from .workers.failure import advice

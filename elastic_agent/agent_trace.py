@@ -15,11 +15,11 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from ..master.diagnosis.findings import Finding
-from ..rendezvous.fields import signal_name
 from ..rendezvous.header import Header
+from ..rendezvous.host.trace_file import AGENT, Trace
 from ..rendezvous.member import Exit
 from ..rendezvous.ranks import Assignment
-from ..rendezvous.trace_file import AGENT, Trace
+from ..rendezvous.wire.fields import signal_name
 from .processes.guardian import stat_fields
 
 ROUNDS = "rounds"

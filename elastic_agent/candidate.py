@@ -6,19 +6,28 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..master.controller import Terms
 from ..master.data.ledger_service import Ledgers
 from ..master.diagnosis.examination import Here
+from ..master.machine.controller import Terms
+from ..master.machine.memory import Memory
+from ..master.machine.pace import Stepped
 from ..master.master import LEADING, Master
-from ..master.memory import Memory
-from ..master.pace import Stepped
 from ..master.publish import Publisher
 from ..master.status import Status
 from ..rendezvous import election, failure_detector
-from ..rendezvous.cancel import cancel
-from ..rendezvous.errors import Compacted, Deposed, LeaseLost, MaybeApplied, OtherSecret, StoreRefused, StoreUnavailable
-from ..rendezvous.frozen import dataclass
+from ..rendezvous.base.cancel import cancel
+from ..rendezvous.base.errors import (
+    Compacted,
+    Deposed,
+    LeaseLost,
+    MaybeApplied,
+    OtherSecret,
+    StoreRefused,
+    StoreUnavailable,
+)
+from ..rendezvous.base.frozen import dataclass
 from ..rendezvous.header import Header, Leader
+from ..rendezvous.host.trace_file import Trace
 from ..rendezvous.identity.secret import OTHER_SECRET, runs_with_another
 from ..rendezvous.keys import Keys
 from ..rendezvous.membership import Registration
@@ -27,7 +36,6 @@ from ..rendezvous.rpc.envelope import Security
 from ..rendezvous.store.contract import KeyValue, Store
 from ..rendezvous.store.seal import unreadable
 from ..rendezvous.store.waits import Waits
-from ..rendezvous.trace_file import Trace
 from ..rendezvous.wire.values import Malformed, decode
 
 if TYPE_CHECKING:

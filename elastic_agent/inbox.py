@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from ..rendezvous.cancel import cancel
-from .agent_machine import AgentMachine
-from .node_events import NodeEvent
-from .node_state import NodeSettings, NodeState
+from ..rendezvous.base.cancel import cancel
+from .machine.agent_machine import AgentMachine
+from .machine.node_events import NodeEvent
+from .machine.node_state import NodeSettings, NodeState
 
 
 class Inbox:

@@ -7,7 +7,7 @@ import socket
 from collections.abc import Callable
 
 from ..rendezvous import failure_detector
-from ..rendezvous.tcp_sockets import has_address, listens
+from ..rendezvous.host.tcp_sockets import has_address, listens
 from .logs.output import Output
 from .processes.guard import Guardian
 from .worker_server import Methods, Respond, WorkerServer

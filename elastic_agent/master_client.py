@@ -14,11 +14,11 @@ from ..master.data.ledger_service import PATIENCE, Ledgers
 from ..master.diagnosis.evidence import NodeEvidence
 from ..master.diagnosis.examination import EVIDENCE, SECONDS
 from ..master.diagnosis.requests import Look
-from ..master.pace import Stepped
+from ..master.machine.pace import Stepped
 from ..master.status import Status
 from ..rendezvous import failure_detector
-from ..rendezvous.cancel import cancel
-from ..rendezvous.errors import Deposed, StoreError
+from ..rendezvous.base.cancel import cancel
+from ..rendezvous.base.errors import Deposed, StoreError
 from ..rendezvous.header import Header, Leader
 from ..rendezvous.keys import Keys
 from ..rendezvous.member import Member

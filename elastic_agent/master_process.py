@@ -11,25 +11,26 @@ import signal
 import socket
 from collections.abc import Callable, Collection
 
-from ..master.controller import Terms
 from ..master.diagnosis.examination import REPLACE
 from ..master.diagnosis.requests import Done, Replacement
+from ..master.machine.controller import Terms
 from ..master.status import Status
 from ..rendezvous import election, failure_detector, membership
-from ..rendezvous.cancel import cancel
-from ..rendezvous.errors import Compacted, LeaseLost, OtherSecret, Refused, StoreError, StoreUnavailable
-from ..rendezvous.frozen import dataclass, field
+from ..rendezvous.base.cancel import cancel
+from ..rendezvous.base.errors import Compacted, LeaseLost, OtherSecret, Refused, StoreError, StoreUnavailable
+from ..rendezvous.base.frozen import dataclass, field
 from ..rendezvous.header import Header, Leader
+from ..rendezvous.host.trace_file import Trace
 from ..rendezvous.keys import Keys
 from ..rendezvous.member import Member, describe_difference
 from ..rendezvous.rpc.client import Connection
 from ..rendezvous.rpc.envelope import Caller, RpcError, Security
 from ..rendezvous.store.contract import Store
 from ..rendezvous.store.waits import Waits
-from ..rendezvous.trace_file import Trace
 from ..rendezvous.wire.values import decode_or_none
-from . import master_client, plan
+from . import master_client
 from .candidate import Candidacy, Candidate
+from .machine import plan
 from .node.preemption import heed_no_more
 
 FAREWELL_SECONDS = 5.0

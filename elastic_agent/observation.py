@@ -11,11 +11,11 @@ from dataclasses import replace
 from ..master.diagnosis.evidence import NodeEvidence
 from ..master.diagnosis.requests import Look
 from ..master.status import Diagnosis, Status
-from ..rendezvous.errors import RendezvousError
+from ..rendezvous.base.errors import RendezvousError
+from ..rendezvous.base.tasks import Tasks
 from ..rendezvous.node_reasons import cut
 from ..rendezvous.rpc.envelope import Caller, Encoded, Nothing, RpcError
 from ..rendezvous.rpc.server import Method, Methods
-from ..rendezvous.tasks import Tasks
 from ..rendezvous.wire.values import encode
 
 OBSERVE = "observe"

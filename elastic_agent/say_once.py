@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from ..master.incident import likeness
+from ..master.machine.incident import likeness
 from ..rendezvous.member import Exit
 from .workers.failure import describe
 

@@ -1,10 +1,10 @@
 """What one agent is started with."""
 
 from ..adapters.environment import WorkerSettings
-from ..master.controller import Terms
-from ..rendezvous.frozen import dataclass, field
+from ..master.machine.controller import Terms
+from ..rendezvous.base.frozen import dataclass, field
 from ..rendezvous.rpc.envelope import Security
-from .node_state import NodeSettings
+from .machine.node_state import NodeSettings
 from .zygotes.seed import Recipe
 
 

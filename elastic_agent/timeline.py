@@ -4,9 +4,9 @@ Times are the agent's monotonic clock, in seconds. "Training" here means that ev
 script does in that time (imports, loading a checkpoint, steps) the launcher cannot see.
 """
 
-from ..rendezvous.frozen import dataclass, field, replace
+from ..rendezvous.base.frozen import dataclass, field, replace
+from ..rendezvous.base.plural import plural
 from ..rendezvous.header import Header
-from ..rendezvous.plural import plural
 from ..rendezvous.ranks import Assignment
 from ..rendezvous.reasons import WorkerFailed
 

@@ -9,12 +9,12 @@ from typing import get_args
 
 from ..adapters.client.channel import Back, Call, Kind
 from ..master.data.ledger import Answer
-from ..master.pace import Stepped
+from ..master.machine.pace import Stepped
 from ..rendezvous import membership
-from ..rendezvous.errors import StoreError
-from ..rendezvous.frozen import dataclass
+from ..rendezvous.base.errors import StoreError
+from ..rendezvous.base.frozen import dataclass
+from ..rendezvous.host.local_socket import is_own_peer
 from ..rendezvous.keys import Keys
-from ..rendezvous.local_socket import is_own_peer
 from ..rendezvous.rpc.envelope import Caller
 from ..rendezvous.rpc.server import Method, Methods, Server
 from ..rendezvous.store.contract import Store

@@ -1,7 +1,7 @@
 """Where this node is for the others, and where its store is."""
 
-from ..rendezvous.errors import RendezvousError
-from ..rendezvous.frozen import dataclass
+from ..rendezvous.base.errors import RendezvousError
+from ..rendezvous.base.frozen import dataclass
 from ..rendezvous.store.endpoint import (
     Endpoint,
     binding,

@@ -5,7 +5,7 @@ import select
 import signal
 import sys
 
-from ..rendezvous.visible import visible_lines
+from ..rendezvous.base.visible import visible_lines
 
 REFUSED = 2
 """Exit code of a command that cannot be run; nothing was started."""

@@ -7,7 +7,7 @@ ElasticRunError
 
 from typing import TYPE_CHECKING
 
-from ..rendezvous.errors import ElasticRunError
+from ..rendezvous.base.errors import ElasticRunError
 
 if TYPE_CHECKING:
     from ..elastic_agent.agent import Result

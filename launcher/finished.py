@@ -10,11 +10,11 @@ import asyncio
 import contextlib
 from pathlib import Path
 
-from ..rendezvous.errors import StoreError
-from ..rendezvous.fields import Name
-from ..rendezvous.frozen import dataclass
+from ..rendezvous.base.errors import StoreError
+from ..rendezvous.base.frozen import dataclass
 from ..rendezvous.keys import Keys
 from ..rendezvous.store.contract import Compare, Put, Store
+from ..rendezvous.wire.fields import Name
 from ..rendezvous.wire.values import Malformed, decode, encode
 
 SECONDS = 5.0

@@ -22,7 +22,7 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any, cast
 
-from ..rendezvous import leftovers
+from ..rendezvous.host import leftovers
 from .call import CALL_FILE
 from .early import SECRETS, worker_settings
 from .errors import LaunchFailed, UsageError

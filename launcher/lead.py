@@ -8,14 +8,14 @@ import asyncio
 import time
 from typing import TYPE_CHECKING
 
-from ..elastic_agent import plan
+from ..elastic_agent.machine import plan
 from ..elastic_agent.master_process import MasterProcess, MasterSetup
 from ..master.nodes.platform import PlatformError
-from ..rendezvous.cancel import running
-from ..rendezvous.errors import RendezvousError
+from ..rendezvous.base.cancel import running
+from ..rendezvous.base.errors import RendezvousError
+from ..rendezvous.host.trace_file import Trace
 from ..rendezvous.keys import Keys
 from ..rendezvous.store.endpoint import Endpoint
-from ..rendezvous.trace_file import Trace
 from . import finished
 from .address import Address, Unreachable, address_of, endpoints_of
 from .cluster import managed_nodes

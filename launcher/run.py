@@ -15,28 +15,28 @@ from typing import TYPE_CHECKING, BinaryIO, Literal, TextIO
 
 from ..adapters.environment import WorkerSettings
 from ..elastic_agent import agent_trace as recording
-from ..elastic_agent import plan
 from ..elastic_agent.agent import Agent, Result
-from ..elastic_agent.agent_machine import REPEAT_SECONDS
 from ..elastic_agent.local_machine import RealMachine
 from ..elastic_agent.logs.output import LEAVING_READER_SECONDS, READER_SECONDS, Output
 from ..elastic_agent.logs.own_lines import OwnLines
+from ..elastic_agent.machine import plan
+from ..elastic_agent.machine.agent_machine import REPEAT_SECONDS
 from ..elastic_agent.node.preemption import heed_no_more
 from ..elastic_agent.processes.threads import Threads, call_from_thread
 from ..elastic_agent.setup import Setup
 from ..elastic_agent.timeline import Timeline
-from ..master.controller import Terms
-from ..rendezvous.cancel import running
-from ..rendezvous.errors import NoThreads, NoUsableEtcd, OtherSecret, RendezvousError, Sealed
+from ..master.machine.controller import Terms
+from ..rendezvous.base.cancel import running
+from ..rendezvous.base.errors import NoThreads, NoUsableEtcd, OtherSecret, RendezvousError, Sealed
+from ..rendezvous.base.plural import plural
+from ..rendezvous.host.process_limits import all_allowed
+from ..rendezvous.host.trace_file import AGENT, Later, Sink, Trace
 from ..rendezvous.identity.secret import NoIdentity
 from ..rendezvous.keys import Keys
 from ..rendezvous.member import Fingerprint
-from ..rendezvous.plural import plural
-from ..rendezvous.process_limits import all_allowed
 from ..rendezvous.store.contract import Store
 from ..rendezvous.store.endpoint import Endpoint
 from ..rendezvous.time_split import Split
-from ..rendezvous.trace_file import AGENT, Later, Sink, Trace
 from ..rendezvous.version import VERSION
 from .address import Address, Unreachable, address_of, endpoints_of
 from .console import say

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from ..adapters.plain import Plain
-from ..rendezvous.frozen import dataclass, field, replace
+from ..rendezvous.base.frozen import dataclass, field, replace
 from ..rendezvous.identity.secret import Secret
 from ..rendezvous.roles import Role
 from ..rendezvous.round import OnHang, OnStraggler, Policy, ScaleUp

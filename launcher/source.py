@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from ..rendezvous.named_files import LARGEST_SETTINGS, read_named
+from ..rendezvous.host.named_files import LARGEST_SETTINGS, read_named
 from .settings import Command
 
 _IMPORT = re.compile(

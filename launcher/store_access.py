@@ -10,8 +10,8 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from ..rendezvous.cancel import running
-from ..rendezvous.errors import NoUsableEtcd, OtherSecret, RendezvousError, StoreRefused, StoreUnavailable
+from ..rendezvous.base.cancel import running
+from ..rendezvous.base.errors import NoUsableEtcd, OtherSecret, RendezvousError, StoreRefused, StoreUnavailable
 from ..rendezvous.identity import SERVER_NAME
 from ..rendezvous.identity.secret import runs_with_another
 from ..rendezvous.keys import Keys

@@ -19,9 +19,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from ..rendezvous.cancel import cancel
-from ..rendezvous.errors import NoUsableEtcd
-from ..rendezvous.frozen import dataclass
+from ..rendezvous.base.cancel import cancel
+from ..rendezvous.base.errors import NoUsableEtcd
+from ..rendezvous.base.frozen import dataclass
 from ..rendezvous.identity.contexts import Identity
 from ..rendezvous.identity.secret import NoIdentity
 from ..rendezvous.store.embedded import etcd_admin, local_member, watchdog

@@ -9,16 +9,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..adapters.contract import Hint
-from ..elastic_agent import plan
 from ..elastic_agent.agent import Result
+from ..elastic_agent.machine import plan
 from ..elastic_agent.workers.failure import describe, hint, shortened
 from ..master import status
 from ..master.diagnosis.findings import HANGS, Finding
-from ..master.incident import consequence
-from ..master.training_time import Goodput
+from ..master.machine.incident import consequence
+from ..master.machine.training_time import Goodput
+from ..rendezvous.base.plural import plural
 from ..rendezvous.header import Header, Incident, Tally
-from ..rendezvous.named_files import write_named
-from ..rendezvous.plural import plural
+from ..rendezvous.host.named_files import write_named
 from ..rendezvous.time_split import CATEGORIES, Category, Split
 from .goodput import marks
 from .goodput.words import SHORTEST, lost, span

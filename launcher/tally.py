@@ -1,7 +1,7 @@
 """What has happened to a job so far, in words (pure)."""
 
+from ..rendezvous.base.plural import plural
 from ..rendezvous.header import Tally
-from ..rendezvous.plural import plural
 
 
 def in_words(tally: Tally, max_restarts: int | None = None) -> list[str]:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..rendezvous.host.process_limits import write_no_core
 from ..rendezvous.identity.secret import (
     SCHEME,
     VARIABLE,
@@ -24,7 +25,6 @@ from ..rendezvous.identity.secret import (
     parse_secret,
     read_private,
 )
-from ..rendezvous.process_limits import write_no_core
 from ..rendezvous.rpc.envelope import Security
 from ..rendezvous.store.endpoint import Endpoint
 from .errors import UsageError

@@ -11,16 +11,16 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any, get_args
 
-from ..rendezvous.fields import Name
-from ..rendezvous.frozen import dataclass
+from ..rendezvous.base.frozen import dataclass
+from ..rendezvous.host.named_files import open_to_write
 from ..rendezvous.keys import Keys
-from ..rendezvous.named_files import open_to_write
 from ..rendezvous.node_reasons import NodeReason
+from ..rendezvous.wire.fields import Name
 from ..rendezvous.wire.values import decode, encode
-from .controller import Controller, Terms
-from .effects import Effect
-from .events import Event
-from .memory import Memory
+from .machine.controller import Controller, Terms
+from .machine.effects import Effect
+from .machine.events import Event
+from .machine.memory import Memory
 
 _EVENTS: dict[str, type[Any]] = {kind.__name__: kind for kind in get_args(Event)}
 """By name; `Any`: a union's members are no one type."""

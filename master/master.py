@@ -14,9 +14,10 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from ..rendezvous import failure_detector
-from ..rendezvous.cancel import cancel
-from ..rendezvous.errors import Compacted, Deposed
+from ..rendezvous.base.cancel import cancel
+from ..rendezvous.base.errors import Compacted, Deposed
 from ..rendezvous.header import Header
+from ..rendezvous.host.trace_file import Trace
 from ..rendezvous.keys import Keys
 from ..rendezvous.member import Member
 from ..rendezvous.node_reasons import LossReason
@@ -25,18 +26,18 @@ from ..rendezvous.store.contract import KeyValue, Store
 from ..rendezvous.store.seal import unreadable
 from ..rendezvous.store.waits import Waits
 from ..rendezvous.time_split import SplitUntil
-from ..rendezvous.trace_file import Trace
 from ..rendezvous.wire.values import decode_or_none
-from . import effects, events, takeover
-from .controller import Controller, Terms
+from . import takeover
 from .data.ledger_service import Current, Ledgers
 from .diagnosis.examination import Examination, Here
 from .diagnosis.findings import Finding
-from .effects import Effect
-from .events import Event
-from .memory import Memory
+from .machine import effects, events
+from .machine.controller import Controller, Terms
+from .machine.effects import Effect
+from .machine.events import Event
+from .machine.memory import Memory
+from .machine.pace import Pace, Stepped
 from .node_watch import NodeWatch
-from .pace import Pace, Stepped
 from .publish import Publisher
 from .status import Status
 

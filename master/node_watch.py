@@ -11,8 +11,8 @@ from ..rendezvous.node_reasons import LossReason, NodeReason
 from ..rendezvous.store.contract import Store
 from ..rendezvous.store.waits import Waits
 from ..rendezvous.wire.values import decode_or_none
-from . import effects, events
-from .events import Event
+from .machine import effects, events
+from .machine.events import Event
 from .publish import Publisher
 
 DEAD = "the eviction of dead nodes"

@@ -15,8 +15,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from ..rendezvous.base.errors import Deposed
 from ..rendezvous.election import Leadership
-from ..rendezvous.errors import Deposed
 from ..rendezvous.header import Eviction, Header
 from ..rendezvous.keys import Keys
 from ..rendezvous.membership import OUTCOME_TTL, incarnation_of

@@ -7,20 +7,20 @@ durations in seconds, because no two machines' clocks agree. Reasons are codes w
 from typing import Annotated, Literal
 
 from ..rendezvous import header
-from ..rendezvous.fields import Name, Number, Words
-from ..rendezvous.frozen import dataclass
+from ..rendezvous.base.frozen import dataclass
 from ..rendezvous.header import Header, Tally
 from ..rendezvous.member import Member
 from ..rendezvous.node_reasons import NodeReason, cut
 from ..rendezvous.ranks import Assignment
 from ..rendezvous.reasons import IncidentReason, Reason
 from ..rendezvous.round import Cause
+from ..rendezvous.wire.fields import Name, Number, Words
 from ..rendezvous.wire.values import Count
 from .data.ledger import Progress
 from .diagnosis.findings import MAX_FINDINGS, Finding
-from .incident import charge
-from .targets import Target
-from .training_time import Goodput
+from .machine.incident import charge
+from .machine.targets import Target
+from .machine.training_time import Goodput
 
 NEWEST = 10
 """Incidents that a status tells of."""

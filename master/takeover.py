@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from ..rendezvous.errors import OtherSecret
+from ..rendezvous.base.errors import OtherSecret
 from ..rendezvous.header import Eviction, Header
 from ..rendezvous.identity.secret import runs_with_another
 from ..rendezvous.keys import Keys
@@ -13,7 +13,7 @@ from ..rendezvous.store.contract import Store
 from ..rendezvous.store.seal import unreadable
 from ..rendezvous.time_split import SplitUntil
 from ..rendezvous.wire.values import decode_or_none
-from . import events
+from .machine import events
 from .publish import Publisher
 
 

@@ -5,8 +5,8 @@ safe, because its holder can be stopped and go on after its lease has ended: so 
 key's create revision, and those of a deposed master change nothing.
 """
 
-from .errors import MaybeApplied
-from .frozen import dataclass
+from .base.errors import MaybeApplied
+from .base.frozen import dataclass
 from .header import Eviction, Leader
 from .keys import Keys
 from .membership import incarnation_of

@@ -6,8 +6,7 @@ prefix; a header that names a round makes it the current one everywhere at once.
 
 from typing import Annotated, Literal
 
-from .fields import Name, Number
-from .frozen import dataclass, field
+from .base.frozen import dataclass, field
 from .member import Exit, Fingerprint
 from .node_reasons import NodeReason
 from .ranks import RoleRanks
@@ -15,6 +14,7 @@ from .reasons import IncidentReason, Reason
 from .roles import MAX_ROLES
 from .round import Cause
 from .time_split import Split
+from .wire.fields import Name, Number
 from .wire.values import Count, Text, Within
 
 HeaderState = Literal["open", "waiting", "succeeded", "failed", "repeated", "preempted", "timeout"]

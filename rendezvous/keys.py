@@ -17,7 +17,7 @@
 
 from urllib.parse import quote, unquote
 
-from .frozen import dataclass, field
+from .base.frozen import dataclass, field
 
 ROOT = "/elastic-run/"
 

@@ -7,9 +7,9 @@ reads the reports and knows what the last master knew, so nothing is lost in a f
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
-from .fields import Name, Number, Port, Words
-from .frozen import dataclass, field
+from .base.frozen import dataclass, field
 from .node_reasons import NodeReason
+from .wire.fields import Name, Number, Port, Words
 from .wire.values import Count, Text, Within
 
 MAX_TRACEBACK_BYTES = 6_000

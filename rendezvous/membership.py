@@ -11,8 +11,8 @@ from collections.abc import Collection
 from typing import Literal, TypeVar
 
 from . import peers
-from .errors import AlreadyOver, MaybeApplied, Refused, Sealed, StoreUnavailable, Unreadable
-from .frozen import dataclass
+from .base.errors import AlreadyOver, MaybeApplied, Refused, Sealed, StoreUnavailable, Unreadable
+from .base.frozen import dataclass
 from .header import Eviction, Header
 from .identity.secret import OTHER_SECRET
 from .keys import Keys

@@ -5,8 +5,8 @@ These are about one node. What the master decides on account of them, for the wh
 
 from typing import Annotated
 
-from .fields import MAX_WORDS, Number, Sentence, Words, signal_name
-from .frozen import dataclass
+from .base.frozen import dataclass
+from .wire.fields import MAX_WORDS, Number, Sentence, Words, signal_name
 from .wire.values import Tagged, Text, Unknown
 
 Address = Annotated[str, Text(300, printable=True)]

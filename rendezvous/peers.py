@@ -8,10 +8,10 @@ nodes each and not the value of every node. Where nobody asks, nothing is writte
 from collections.abc import Iterable, Sequence
 from typing import Annotated
 
-from .fields import Name, Number, Port
-from .frozen import dataclass
+from .base.frozen import dataclass
 from .member import MAX_WORKER_PORTS, MAX_WORKERS, Member
 from .ranks import PORT_SETS, Assignment
+from .wire.fields import Name, Number, Port
 from .wire.values import Count, Within
 
 CHUNK = 75

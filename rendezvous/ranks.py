@@ -8,9 +8,9 @@ rank 0 finds them again.
 from collections.abc import Mapping, Sequence
 from typing import Annotated
 
-from .fields import Name, Number
-from .frozen import dataclass, replace
+from .base.frozen import dataclass, replace
 from .member import MAX_WORKERS, Member
+from .wire.fields import Name, Number
 from .wire.values import Text, Within
 
 PORT_SETS = 2

@@ -11,10 +11,10 @@ from collections.abc import Callable, Collection, Sequence
 from itertools import islice
 from typing import Annotated, Literal
 
-from .fields import Name, Number, Sentence, Words, signal_name
-from .frozen import dataclass
+from .base.frozen import dataclass
 from .member import out_of_memory
 from .node_reasons import NodeReason
+from .wire.fields import Name, Number, Sentence, Words, signal_name
 from .wire.values import Count, Tagged, Unknown
 
 NAMED = 4

@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from . import ranks
-from .fields import Name, Number
-from .frozen import dataclass
+from .base.frozen import dataclass
 from .member import MAX_WORKERS, Member
+from .wire.fields import Name, Number
 from .wire.values import Count, Text, Within
 
 OnLoss = Literal["all", "one"]

@@ -28,7 +28,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Annotated, Literal
 
 from . import ranks, reasons
-from .frozen import dataclass, field, replace
+from .base.frozen import dataclass, field, replace
 from .member import DEPARTING, Member
 from .node_reasons import Unexplained
 from .ranks import NodeWorkers
@@ -145,7 +145,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What the incident judge says of failed workers in the current round (see `master/incident.py`).
+    """What the incident judge says of failed workers in the current round (see `master/machine/incident.py`).
 
     Attributes:
         reason: what the incident is, and why the job must end, where it must.

@@ -7,9 +7,9 @@ is what is left for training. Times are whole microseconds, so that the categori
 from collections.abc import Iterator, Mapping
 from typing import Literal, get_args
 
-from .fields import Number
-from .frozen import dataclass, fields, replace
+from .base.frozen import dataclass, fields, replace
 from .round import Cause
+from .wire.fields import Number
 
 MICROSECONDS = 1_000_000
 """In a second."""

@@ -8,12 +8,12 @@ import select
 from typing import Literal
 
 from ...master.data.ledger import Answer, Request
-from ...rendezvous.errors import ElasticRunError
-from ...rendezvous.fields import Number
-from ...rendezvous.frozen import dataclass
-from ...rendezvous.local_socket import connected
+from ...rendezvous.base.errors import ElasticRunError
+from ...rendezvous.base.frozen import dataclass
+from ...rendezvous.base.visible import visible
+from ...rendezvous.host.local_socket import connected
 from ...rendezvous.rpc.envelope import Caller, Hello, answer_of, asked, packed
-from ...rendezvous.visible import visible
+from ...rendezvous.wire.fields import Number
 from ...rendezvous.wire.frame import PREFIX, length_of
 from ...rendezvous.wire.values import decode, encode
 

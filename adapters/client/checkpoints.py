@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from ...rendezvous.errors import ElasticRunError
+from ...rendezvous.base.errors import ElasticRunError
 from .steps import Steps
 
 

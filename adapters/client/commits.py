@@ -9,7 +9,7 @@ what the script had saved, their steps count from 0 again: so the later beginnin
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ...rendezvous.errors import ElasticRunError
+from ...rendezvous.base.errors import ElasticRunError
 
 NOTHING = -1
 """The claim of a worker that has just been started, or whose state is not whole."""

@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ...rendezvous.errors import ElasticRunError
+from ...rendezvous.base.errors import ElasticRunError
 
 RANK_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 NODE = "GROUP_RANK"

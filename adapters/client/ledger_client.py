@@ -19,7 +19,7 @@ from typing import Literal
 
 from ...master.data.ledger import DONE, Answer, Ledger, Mark, Piece, Position, Request, Tracking, fresh
 from ...master.data.shard import Layout, ShardsError, Span
-from ...rendezvous.visible import visible
+from ...rendezvous.base.visible import visible
 from ...rendezvous.wire.frame import TooLong
 from ...rendezvous.wire.values import Malformed
 from .channel import Back, Call, Channel

@@ -22,8 +22,8 @@ import stat
 import time
 from collections.abc import Iterable, Iterator, Mapping
 
-from ...rendezvous.errors import ElasticRunError
-from ...rendezvous.local_socket import connected
+from ...rendezvous.base.errors import ElasticRunError
+from ...rendezvous.host.local_socket import connected
 from ...rendezvous.wire.frame import framed, take_frames
 from ...rendezvous.wire.values import decode, encode
 from .channel import SUFFIX, AgentGone, News, Word

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ...rendezvous.trace_file import Trace
+    from ...rendezvous.host.trace_file import Trace
 
 TRACE = "ELASTIC_RUN_TRACE"
 """The variable that names the file, from the root; workers have it only while their launcher traces."""
@@ -46,7 +46,7 @@ def span(name: str, /, **args: object) -> AbstractContextManager[None]:
 @functools.cache
 def _opened(file: str, node: str, process: int) -> "Trace":
     """This process's own: whoever forks it may close what it has open."""
-    from ...rendezvous.trace_file import Trace  # a script that is not traced does not pay for it
+    from ...rendezvous.host.trace_file import Trace  # a script that is not traced does not pay for it
 
     return Trace(file, node, _say)
 

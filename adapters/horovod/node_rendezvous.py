@@ -22,8 +22,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from ...rendezvous.host.local_socket import connected, is_own_peer
 from ...rendezvous.identity.contexts import written_pair
-from ...rendezvous.local_socket import connected, is_own_peer
 from ...rendezvous.wire.frame import framed, read_frame
 from ...rendezvous.wire.values import decode, encode
 from ..client.channel import SUFFIX, News, Word

@@ -1,6 +1,6 @@
 """What a PyTorch script that keeps its process may have done wrong; loads no torch."""
 
-from ...rendezvous.errors import ElasticRunError
+from ...rendezvous.base.errors import ElasticRunError
 
 
 class UnsupportedState(ElasticRunError, TypeError, public=True):

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import torch.distributed as dist
 
-from ...rendezvous.errors import Compacted
+from ...rendezvous.base.errors import Compacted
 from ...rendezvous.store.contract import Compare
 from .etcd_connection import Connection
 

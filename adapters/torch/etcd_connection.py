@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from torch.distributed.elastic.rendezvous import RendezvousConnectionError
 
-from ...rendezvous.errors import LeaseLost, StoreError
+from ...rendezvous.base.errors import LeaseLost, StoreError
 from ...rendezvous.store.contract import Compare, Put, TxnResult
 from ...rendezvous.store.etcd.etcd_store import EtcdStore
 

@@ -20,7 +20,7 @@ from torch.distributed.elastic.rendezvous import (
 )
 from torch.distributed.elastic.rendezvous.dynamic_rendezvous import RendezvousBackend, Token, create_handler
 
-from ...rendezvous.own_files import read_own
+from ...rendezvous.host.own_files import read_own
 from ...rendezvous.store.contract import Compare, KeyValue
 from ...rendezvous.store.endpoint import parse_endpoints
 from ...rendezvous.store.etcd.etcd_store import Credentials, EtcdStore, Tls

@@ -5,8 +5,8 @@
     python -m benchmarks.cluster day                 # a day of 1,000 jobs
     python -m benchmarks.cluster --pictures docs/pictures
 
-Real: each job's controller, its node manager with `reconcile` and `relaunch`, and what `elastic_agent/plan.py` decides
-for each node. Doubles: the `scheduler` with its machines, behind the `platform` that a node manager speaks to; the
-store; and training, which is a rate (`job`, `node`). `times` says how long things take and from where that is known;
-`bounds` what no schedule can do better; `usage` keeps who had how many CPUs, and `areas` draws it.
+Real: each job's controller, its node manager with `reconcile` and `relaunch`, and what `elastic_agent/machine/plan.py`
+decides for each node. Doubles: the `scheduler` with its machines, behind the `platform` that a node manager speaks to;
+the store; and training, which is a rate (`job`, `node`). `times` says how long things take and from where that is
+known; `bounds` what no schedule can do better; `usage` keeps who had how many CPUs, and `areas` draws it.
 """

@@ -11,11 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from elastic_run.launcher.cluster.managed_nodes import Wish, wanted
-from elastic_run.master import effects, events
-from elastic_run.master.controller import Controller, Terms
-from elastic_run.master.memory import Memory
+from elastic_run.master.machine import effects, events
+from elastic_run.master.machine.controller import Controller, Terms
+from elastic_run.master.machine.memory import Memory
+from elastic_run.master.machine.targets import Target
 from elastic_run.master.nodes.node_manager import NodeManager
-from elastic_run.master.targets import Target
 from elastic_run.rendezvous.header import Header
 from elastic_run.rendezvous.keys import Keys
 from elastic_run.rendezvous.member import Fingerprint, Member

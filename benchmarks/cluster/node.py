@@ -1,4 +1,4 @@
-"""A simulated node: `elastic_agent/plan.py` decides for it, as for a real one; its only worker is a double.
+"""A simulated node: `elastic_agent/machine/plan.py` decides for it, as for a real one; its only worker is a double.
 
 The worker is a script that may keep its process (`docs/in-place.md`), or one that is restarted for each round.
 """
@@ -8,9 +8,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal, Protocol
 
-from elastic_run.elastic_agent import actions, known_round, plan
-from elastic_run.elastic_agent.node.round_follower import LOOK_INSIDE_SECONDS
-from elastic_run.elastic_agent.node_state import (
+from elastic_run.elastic_agent.machine import actions, known_round, plan
+from elastic_run.elastic_agent.machine.node_state import (
     KnownRound,
     LocalWorkers,
     MachineState,
@@ -19,6 +18,7 @@ from elastic_run.elastic_agent.node_state import (
     Notice,
     StayingWorkers,
 )
+from elastic_run.elastic_agent.node.round_follower import LOOK_INSIDE_SECONDS
 from elastic_run.rendezvous.header import Header
 from elastic_run.rendezvous.member import Exit, Member, Report
 from elastic_run.rendezvous.membership import Registration

@@ -35,7 +35,7 @@ from elastic_run.elastic_agent.workers.handover import GroupMembers
 from elastic_run.elastic_agent.workers.services import Services
 from elastic_run.elastic_agent.workers.worker_processes import WorkerSpec
 from elastic_run.elastic_agent.zygotes.seed import Recipe
-from elastic_run.master.controller import Terms
+from elastic_run.master.machine.controller import Terms
 from elastic_run.rendezvous import failure_detector
 from elastic_run.rendezvous.keys import Keys
 from elastic_run.rendezvous.member import Exit, Fingerprint

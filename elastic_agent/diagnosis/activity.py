@@ -11,7 +11,7 @@ worker that computes, and it counts as one. What is noted of it is for how long 
 by itself: a script that comes on waits now and then, for data, another thread or its output.
 """
 
-from ...rendezvous.frozen import dataclass
+from ...rendezvous.base.frozen import dataclass
 
 BUSY = 0.04
 """Of one processor. Threads that wake up now and then, of a communication library, say, stay below it."""

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from ...master.diagnosis.evidence import MAX_CHILDREN, MAX_SOCKETS, Blocked, Child, Disk, Socket, ThreadState
-from ...rendezvous.frozen import dataclass, replace
+from ...rendezvous.base.frozen import dataclass, replace
 from ..processes import guardian
 
 TICK = os.sysconf("SC_CLK_TCK")

@@ -21,8 +21,8 @@ from ...master.diagnosis.evidence import (
 from ...master.diagnosis.frames import script_frames
 from ...master.diagnosis.limits import NEAR
 from ...master.diagnosis.places import waits_for_process
-from ...rendezvous.cancel import cancel
-from ...rendezvous.tasks import Tasks
+from ...rendezvous.base.cancel import cancel
+from ...rendezvous.base.tasks import Tasks
 from ..processes.threads import T, Threads
 from . import kernel
 from .activity import Quiet

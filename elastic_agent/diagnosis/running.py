@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from ...rendezvous.frozen import dataclass
+from ...rendezvous.base.frozen import dataclass
 from ...rendezvous.member import Exit
 
 

@@ -13,7 +13,7 @@ from ...master.diagnosis.requests import Condemned, Done, Look, Replacement
 from ...rendezvous.rpc.envelope import Caller
 from ...rendezvous.rpc.server import Method, Methods
 from ..inbox import Inbox
-from ..node_events import MachineStrained, WorkersMove, WorkerStalled
+from ..machine.node_events import MachineStrained, WorkersMove, WorkerStalled
 from ..setup import Setup
 from .running import Running
 from .stacks import MISSING, py_spy

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from ...master.diagnosis.evidence import MAX_FRAMES, Frame
-from ...rendezvous.frozen import dataclass
-from ...rendezvous.visible import visible
+from ...rendezvous.base.frozen import dataclass
+from ...rendezvous.base.visible import visible
 from ..processes.threads import Threads
 
 SECONDS = 15.0

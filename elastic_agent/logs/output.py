@@ -14,8 +14,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO, Literal
 
-from ...rendezvous import leftovers
-from ...rendezvous.own_files import dated_folder, file_name
+from ...rendezvous.host import leftovers
+from ...rendezvous.host.own_files import dated_folder, file_name
 from ..processes.threads import Threads, call_from_thread
 from .drawn_rows import DrawnRows
 from .own_lines import OwnLines

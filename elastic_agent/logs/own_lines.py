@@ -6,8 +6,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Literal
 
-from ...rendezvous.frozen import dataclass
-from ...rendezvous.visible import visible_lines
+from ...rendezvous.base.frozen import dataclass
+from ...rendezvous.base.visible import visible_lines
 
 MARK, BOLD_MARK = "[elastic-run] ", "\x1b[1m[elastic-run]\x1b[0m "
 

@@ -5,7 +5,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-from ...rendezvous.named_files import LARGEST_SETTINGS, read_named
+from ...rendezvous.host.named_files import LARGEST_SETTINGS, read_named
 from ..processes.threads import T, begin
 
 MOMENT_SECONDS = 0.5

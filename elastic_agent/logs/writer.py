@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ...rendezvous.visible import visible
+from ...rendezvous.base.visible import visible
 from .drawn_rows import SETTLE_SECONDS, DrawnRows, fitted, plain, redrawn
 from .lines import PROGRESS_SECONDS, Piece, Splitter, without_moves
 from .terminal import Terminal

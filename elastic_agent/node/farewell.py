@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 
 from ...rendezvous import election
-from ...rendezvous.errors import StoreError
+from ...rendezvous.base.errors import StoreError
 from ...rendezvous.store.contract import Store
 from ..candidate import Candidate
 from ..inbox import Inbox

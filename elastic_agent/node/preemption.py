@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from ..agent_trace import Recorder
 from ..inbox import Inbox
 from ..logs.output import Output
-from ..node_events import AskedToLeave, SignalReceived
+from ..machine.node_events import AskedToLeave, SignalReceived
 from ..setup import Setup
 
 

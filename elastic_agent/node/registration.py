@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from ...rendezvous import membership
-from ...rendezvous.errors import (
+from ...rendezvous.base.errors import (
     AlreadyOver,
     Compacted,
     LeaseLost,
@@ -21,19 +21,19 @@ from ...rendezvous.errors import (
     StoreUnavailable,
     Unreadable,
 )
+from ...rendezvous.base.tasks import Tasks
 from ...rendezvous.failure_detector import AgentListener
 from ...rendezvous.keys import Keys
 from ...rendezvous.member import Member
 from ...rendezvous.membership import Registration
 from ...rendezvous.store.contract import Store
 from ...rendezvous.store.waits import Waits
-from ...rendezvous.tasks import Tasks
-from .. import plan
 from ..agent_trace import Recorder
 from ..candidate import REFUSED_PAUSE
 from ..inbox import Inbox
 from ..logs.output import Output
-from ..node_events import (
+from ..machine import plan
+from ..machine.node_events import (
     EndMissed,
     KeyLapsed,
     KeyLost,
@@ -44,7 +44,7 @@ from ..node_events import (
     Registering,
     ReportWritten,
 )
-from ..node_state import NodeState
+from ..machine.node_state import NodeState
 from ..setup import Setup
 from .round_follower import NEWS, RoundFollower
 

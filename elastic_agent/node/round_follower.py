@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from ...rendezvous import membership
-from ...rendezvous.errors import Compacted, StoreUnavailable, Unreadable
+from ...rendezvous.base.errors import Compacted, StoreUnavailable, Unreadable
 from ...rendezvous.header import Header
 from ...rendezvous.keys import Keys
 from ...rendezvous.member import Member
@@ -18,7 +18,7 @@ from ..agent_trace import Recorder
 from ..candidate import REFUSED_PAUSE
 from ..inbox import Inbox
 from ..logs.output import Output
-from ..node_events import OthersKeep, RoundRead
+from ..machine.node_events import OthersKeep, RoundRead
 from ..say_once import SayOnce
 
 NEWS = "reading the state of the job"

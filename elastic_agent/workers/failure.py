@@ -16,10 +16,10 @@ from itertools import pairwise
 from typing import Any, Literal, cast
 
 from ...adapters.contract import Hint
-from ...master.incident import lost_link
-from ...rendezvous.fields import signal_name
-from ...rendezvous.frozen import dataclass
+from ...master.machine.incident import lost_link
+from ...rendezvous.base.frozen import dataclass
 from ...rendezvous.member import MAX_TRACEBACK_BYTES, Exit
+from ...rendezvous.wire.fields import signal_name
 
 MAX_MESSAGE_CHARACTERS = 500
 """Of one message: it goes on one line of a terminal and into the store."""

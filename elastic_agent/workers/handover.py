@@ -6,9 +6,9 @@
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 
-from ...rendezvous.frozen import dataclass
+from ...rendezvous.base.frozen import dataclass
 from ...rendezvous.ranks import Assignment
-from ..node_state import StayingWorkers
+from ..machine.node_state import StayingWorkers
 
 FREE_SECONDS = 1.0
 """So long a worker that keeps its process may take to leave a process group that was broken, and twice the time of its

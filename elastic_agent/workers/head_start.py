@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 from ...adapters.contract import Meeting
 from ...rendezvous import membership
-from ...rendezvous.cancel import cancel
-from ...rendezvous.errors import StoreError
+from ...rendezvous.base.cancel import cancel
+from ...rendezvous.base.errors import StoreError
 from ...rendezvous.header import Header
 from ...rendezvous.keys import Keys
 from ...rendezvous.ranks import Assignment

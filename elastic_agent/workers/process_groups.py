@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ...adapters.client.channel import SUFFIX, News, Word
-from ...rendezvous.local_socket import own_peer
+from ...rendezvous.host.local_socket import own_peer
 from ...rendezvous.rpc.acceptor import Acceptor
 from ...rendezvous.wire.frame import TooLong, framed, take_frames
 from ...rendezvous.wire.values import Malformed, decode, encode

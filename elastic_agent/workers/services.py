@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import cast
 
 from ...adapters.contract import Lifetime, Service
-from ...rendezvous.fields import signal_name
+from ...rendezvous.wire.fields import signal_name
 from ..logs.backpressure import Backpressure
 from ..logs.output import Lines, Output, StreamName
 from ..processes.guard import Guardian

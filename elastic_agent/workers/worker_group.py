@@ -19,13 +19,13 @@ from ...rendezvous.member import Exit
 from ...rendezvous.peers import NodePeers
 from ...rendezvous.ranks import Assignment
 from ...rendezvous.store.contract import Store
-from .. import plan
 from ..agent_trace import Recorder
 from ..diagnosis.running import Running, list_workers
 from ..inbox import Inbox
 from ..local_machine import RealMachine
 from ..logs.output import Output
-from ..node_events import (
+from ..machine import plan
+from ..machine.node_events import (
     AllStay,
     MachineUnfit,
     RoundLeft,

@@ -23,7 +23,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from ...rendezvous.frozen import dataclass, replace
+from ...rendezvous.base.frozen import dataclass, replace
 from ...rendezvous.member import Exit, out_of_memory
 from ...rendezvous.store.embedded import KEPT_VARIABLE
 from ..diagnosis.running import Running

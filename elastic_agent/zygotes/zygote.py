@@ -13,7 +13,7 @@ import socket
 import subprocess
 from collections.abc import Mapping, Sequence
 
-from ...rendezvous.frozen import dataclass, field
+from ...rendezvous.base.frozen import dataclass, field
 from ..warm.frames import pack, unpack
 from .seed import Recipe, Seed
 

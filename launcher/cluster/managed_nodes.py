@@ -1,7 +1,7 @@
 """The nodes that a master's process starts, replaces and stops itself (`elastic-run master --platform=kubernetes`).
 
-The job's master says how many nodes the job wants (`master/targets.py`), whichever process it is in; the node manager
-here brings a platform up to that (`master/nodes/`). What a node runs is the command that joins the job.
+The job's master says how many nodes the job wants (`master/machine/targets.py`), whichever process it is in; the node
+manager here brings a platform up to that (`master/nodes/`). What a node runs is the command that joins the job.
 """
 
 import asyncio
@@ -9,18 +9,18 @@ import contextlib
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
-from ...elastic_agent import plan
+from ...elastic_agent.machine import plan
 from ...elastic_agent.master_process import MasterProcess, MasterSetup
 from ...master.nodes.node_manager import NodeManager, Wanted
 from ...master.nodes.platform import PlatformRefused
 from ...master.nodes.reconcile import Demand
 from ...master.status import Status
-from ...rendezvous.cancel import cancel
-from ...rendezvous.errors import StoreError
-from ...rendezvous.frozen import dataclass, field
+from ...rendezvous.base.cancel import cancel
+from ...rendezvous.base.errors import StoreError
+from ...rendezvous.base.frozen import dataclass, field
+from ...rendezvous.host.trace_file import Trace
 from ...rendezvous.reasons import JobOver
 from ...rendezvous.store.contract import Store
-from ...rendezvous.trace_file import Trace
 from ..settings import Options
 
 if TYPE_CHECKING:

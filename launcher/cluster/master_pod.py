@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapp
 from datetime import UTC, datetime
 from typing import Any, NoReturn
 
-from ...elastic_agent import plan
+from ...elastic_agent.machine import plan
 from ...master.nodes.kubernetes import objects, pods, store, troubles
 from ...master.nodes.kubernetes.api import Api
 from ...master.nodes.kubernetes.cluster import KubernetesPlatform
@@ -21,8 +21,8 @@ from ...master.nodes.relaunch import Limits
 from ...master.nodes.replica import CannotStart, Replica, Unschedulable
 from ...master.status import NEWEST, Status
 from ...rendezvous import membership
-from ...rendezvous.cancel import cancel
-from ...rendezvous.errors import StoreError
+from ...rendezvous.base.cancel import cancel
+from ...rendezvous.base.errors import StoreError
 from ...rendezvous.keys import Keys
 from ...rendezvous.wire.values import Tagged
 from ..settings import Options, join_words

@@ -23,7 +23,7 @@ import kopf
 from ...master.nodes.kubernetes import elastic_job, objects
 from ...master.nodes.kubernetes.api import CONFLICT, NOT_FOUND, Api, ApiRefused
 from ...master.nodes.platform import PlatformError, PlatformRefused
-from ...rendezvous.cancel import cancel
+from ...rendezvous.base.cancel import cancel
 from ...rendezvous.identity.secret import new_secret
 from ..errors import UsageError
 from . import unstarted

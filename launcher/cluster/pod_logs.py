@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from ...master.nodes.platform import PlatformError, PlatformUnavailable
-from ...rendezvous.visible import visible
+from ...rendezvous.base.visible import visible
 from ..errors import UsageError
 from .arguments import say
 from .outage import Outage

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...master.nodes.platform import PlatformError
-from ...rendezvous.visible import visible
+from ...rendezvous.base.visible import visible
 from ..errors import UsageError
 from .arguments import say
 from .outage import Outage

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from ...rendezvous.host.named_files import LARGEST_SETTINGS, read_named, reason
 from ...rendezvous.identity.secret import VARIABLE
-from ...rendezvous.named_files import LARGEST_SETTINGS, read_named, reason
 from ..errors import UsageError
 from ..options.parse import parse
 from .arguments import parser

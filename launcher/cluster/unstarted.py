@@ -11,13 +11,13 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from ...elastic_agent import plan
+from ...elastic_agent.machine import plan
 from ...master.nodes.kubernetes import indexed_job, objects, pods, store, troubles
 from ...master.nodes.kubernetes.api import CONFLICT, NOT_FOUND, ApiRefused
 from ...master.nodes.platform import PlatformError
 from ...master.nodes.relaunch import Limits
 from ...master.nodes.replica import CannotStart, Exited, NeverStarted, PendingReason, Unschedulable
-from ...rendezvous.frozen import dataclass
+from ...rendezvous.base.frozen import dataclass
 from ..console import REFUSED
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from http import HTTPStatus
 from ...master.diagnosis.evidence import NodeEvidence
 from ...master.diagnosis.examination import SECONDS
 from ...master.diagnosis.requests import Look
-from ...rendezvous.errors import RendezvousError
+from ...rendezvous.base.errors import RendezvousError
 from ...rendezvous.store.endpoint import Endpoint
 from ..bounded_server import BoundedHandler, BoundedServer
 from ..history.journal import Asks, Journal, with_tail

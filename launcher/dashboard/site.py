@@ -10,7 +10,7 @@ from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qs, urlsplit
 
-from ...rendezvous.frozen import dataclass, field
+from ...rendezvous.base.frozen import dataclass, field
 from ..report.page import digest, document
 from ..report.style import STYLE
 

@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ...master.status import Status
+from ...rendezvous.host.own_files import write_own_first
 from ...rendezvous.identity import observer
 from ...rendezvous.identity.observer import DAY, Credentials
 from ...rendezvous.identity.secret import NoIdentity
-from ...rendezvous.own_files import write_own_first
 from ..console import say
 from ..errors import UsageError
 from ..options.reach import Reach, parse_reach, take

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 
 from ...adapters.contract import Round, Worker
-from ...rendezvous.errors import NoUsableEtcd
+from ...rendezvous.base.errors import NoUsableEtcd
 from ...rendezvous.store.endpoint import Endpoint, is_local
 from ..address import Address, Unreachable, address_of, endpoints_of
 from ..early import inherited, never_warm, node_name, worker_command, worker_settings

@@ -14,8 +14,8 @@ from ...elastic_agent.observation import JOB, RANK
 from ...master.diagnosis.evidence import NodeEvidence
 from ...master.diagnosis.requests import Look
 from ...master.status import Status
-from ...rendezvous.errors import RendezvousError
-from ...rendezvous.local_socket import own_peer
+from ...rendezvous.base.errors import RendezvousError
+from ...rendezvous.host.local_socket import own_peer
 from ...rendezvous.rpc.client import Connection
 from ...rendezvous.rpc.envelope import Caller, Nothing
 from .running_job import PATIENCE, NoAnswer

@@ -12,7 +12,7 @@ from functools import partial
 from ...elastic_agent.observation import OBSERVE
 from ...master.status import Status
 from ...rendezvous import failure_detector
-from ...rendezvous.errors import RendezvousError
+from ...rendezvous.base.errors import RendezvousError
 from ...rendezvous.identity.observer import Credentials
 from ...rendezvous.rpc.client import Connection
 from ...rendezvous.rpc.envelope import Caller, Nothing

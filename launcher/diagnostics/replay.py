@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ...master import history
-from ...rendezvous.named_files import read_named
-from ...rendezvous.visible import visible
+from ...rendezvous.base.visible import visible
+from ...rendezvous.host.named_files import read_named
 from ...rendezvous.wire.values import Malformed
 from ..errors import UsageError
 

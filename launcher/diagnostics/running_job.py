@@ -15,7 +15,7 @@ from ...master.diagnosis.evidence import NodeEvidence
 from ...master.diagnosis.requests import Look
 from ...master.status import Status
 from ...rendezvous import membership
-from ...rendezvous.errors import RendezvousError, StoreError
+from ...rendezvous.base.errors import RendezvousError, StoreError
 from ...rendezvous.header import Header
 from ...rendezvous.keys import ROOT, Keys
 from ...rendezvous.rpc.envelope import Caller, Security

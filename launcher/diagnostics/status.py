@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 from ...master.status import RUNS
+from ...rendezvous.base.visible import visible
 from ...rendezvous.identity.secret import NoIdentity
-from ...rendezvous.visible import visible
 from ...rendezvous.wire.values import encode
 from ..console import say
 from ..options.reach import Reach, parse_reach

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 
 from ...master.status import RUNS, Node, Status
-from ...rendezvous.plural import plural
-from ...rendezvous.visible import visible
+from ...rendezvous.base.plural import plural
+from ...rendezvous.base.visible import visible
 from ..goodput.words import lost, steps_words
 from ..tally import in_words
 

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 
-from ...rendezvous.visible import visible
+from ...rendezvous.base.visible import visible
 from ..node_check.alone import alone
 from ..node_check.machine import measure, of_figures
 from ..options.reach import Reach, parse_reach

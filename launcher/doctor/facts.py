@@ -25,7 +25,7 @@ import psutil
 
 from ...elastic_agent.diagnosis.stacks import MISSING, Stacks, py_spy
 from ...elastic_agent.processes import shim
-from ...rendezvous.errors import NoUsableEtcd, StoreError
+from ...rendezvous.base.errors import NoUsableEtcd, StoreError
 from ...rendezvous.identity.secret import NoIdentity
 from ...rendezvous.store.contract import Put
 from ...rendezvous.store.embedded.binary import binary_version, find_binary, trying_out_only

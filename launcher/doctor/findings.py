@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Literal
 
-from ...rendezvous.frozen import dataclass
+from ...rendezvous.base.frozen import dataclass
 
 Grade = Literal["ok", "note", "problem"]
 """A problem ends a job or keeps it from starting; a note costs something, or is a problem for some jobs."""

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from ...rendezvous.frozen import dataclass
-from ...rendezvous.named_files import open_to_read
+from ...rendezvous.base.frozen import dataclass
+from ...rendezvous.host.named_files import open_to_read
 from ...rendezvous.time_split import MARKED, Marked
 
 FIRST = 1 << 20

@@ -14,14 +14,14 @@ from pathlib import Path
 
 from ...master.diagnosis.findings import Finding
 from ...master.status import Diagnosis, Status
-from ...rendezvous.errors import RendezvousError
-from ...rendezvous.fields import MAX_WORDS
-from ...rendezvous.frozen import dataclass
+from ...rendezvous.base.errors import RendezvousError
+from ...rendezvous.base.frozen import dataclass
 from ...rendezvous.header import Header
+from ...rendezvous.host.named_files import open_to_read, open_to_write
+from ...rendezvous.host.own_files import file_name
 from ...rendezvous.member import Exit
-from ...rendezvous.named_files import open_to_read, open_to_write
-from ...rendezvous.own_files import file_name
 from ...rendezvous.ranks import Assignment
+from ...rendezvous.wire.fields import MAX_WORDS
 from .records import (
     MAX_TAIL,
     SUFFIX,

@@ -13,13 +13,13 @@ from typing import Annotated, Any, get_args
 
 from ...master.data.ledger import Progress
 from ...master.status import Diagnosis, Status
-from ...rendezvous.fields import Name, Number, Words
-from ...rendezvous.frozen import dataclass, field
+from ...rendezvous.base.frozen import dataclass, field
 from ...rendezvous.header import HeaderState, Incident, Tally
 from ...rendezvous.member import Exit
 from ...rendezvous.reasons import Reason
 from ...rendezvous.round import Cause
 from ...rendezvous.time_split import Split
+from ...rendezvous.wire.fields import Name, Number, Words
 from ...rendezvous.wire.values import Malformed, Text, decode, encode
 
 SUFFIX = ".events.jsonl"

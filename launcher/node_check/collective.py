@@ -7,7 +7,7 @@ import os
 import signal
 from collections.abc import Mapping
 
-from ...rendezvous.frozen import dataclass
+from ...rendezvous.base.frozen import dataclass
 from ..options.preflight import APART
 from .pairs import Outcome
 

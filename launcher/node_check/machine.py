@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 
 from ...elastic_agent.processes.threads import T, Threads
-from ...rendezvous.frozen import dataclass
+from ...rendezvous.base.frozen import dataclass
 from ...rendezvous.store.endpoint import Endpoint
 from ..doctor.findings import MIB, Finding
 

@@ -12,10 +12,10 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Annotated, TypeVar
 
-from ...rendezvous.cancel import running
-from ...rendezvous.fields import Name, Number, Port, Words
-from ...rendezvous.frozen import dataclass
+from ...rendezvous.base.cancel import running
+from ...rendezvous.base.frozen import dataclass
 from ...rendezvous.store.contract import Compare, Put, Store
+from ...rendezvous.wire.fields import Name, Number, Port, Words
 from ...rendezvous.wire.values import Count, decode_or_none, encode
 from .collective import Place
 from .pairs import TURNS, Outcome, Pair, Verdict, judge, pairs

@@ -8,7 +8,7 @@ import statistics
 from collections.abc import Collection, Mapping, Sequence
 from typing import Literal
 
-from ...rendezvous.frozen import dataclass
+from ...rendezvous.base.frozen import dataclass
 
 TURNS = 2
 

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ...rendezvous.named_files import LARGEST_SETTINGS, read_named
+from ...rendezvous.host.named_files import LARGEST_SETTINGS, read_named
 from ..errors import UsageError
 from ..settings import Command, Kind
 from .flags import Scanned

@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ...rendezvous.named_files import LARGEST_SETTINGS, planted, read_named, reason
+from ...rendezvous.host.named_files import LARGEST_SETTINGS, planted, read_named, reason
 from ..errors import UsageError
 from .flags import BY_NAME, Flag, Given, Scanned, did_you_mean, value_of
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal, cast
 from urllib.parse import urlsplit
 
-from ...rendezvous.named_files import open_to_read
+from ...rendezvous.host.named_files import open_to_read
 from ...rendezvous.store.endpoint import Endpoint, is_local, loopback_address
 from ..errors import UsageError
 from ..settings import Output, Std

@@ -14,7 +14,7 @@ from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from pathlib import Path
 
-from ...rendezvous.named_files import planted
+from ...rendezvous.host.named_files import planted
 from ..errors import UsageError
 from .flags import OTHERS
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from ...rendezvous.frozen import dataclass
+from ...rendezvous.base.frozen import dataclass
 from ..errors import UsageError
 from ..settings import Nodes, Store, Timing, Trust
 from . import flags

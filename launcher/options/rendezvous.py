@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 
-from ...rendezvous.own_files import NotOwn, read_own
+from ...rendezvous.host.own_files import NotOwn, read_own
 from ...rendezvous.store.endpoint import DEFAULT_PORT, authority, parse_endpoints
 from ..errors import UsageError
 from ..settings import Credentials, Nodes, Store, Timing, Trust

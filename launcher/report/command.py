@@ -5,9 +5,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ...rendezvous.named_files import read_named, write_named
-from ...rendezvous.plural import plural
-from ...rendezvous.visible import visible
+from ...rendezvous.base.plural import plural
+from ...rendezvous.base.visible import visible
+from ...rendezvous.host.named_files import read_named, write_named
 from ..console import say
 from ..errors import UsageError
 from ..goodput.words import local_time

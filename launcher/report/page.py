@@ -10,13 +10,13 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 from ...elastic_agent.workers.failure import describe, hint
-from ...master.incident import consequence
+from ...master.machine.incident import consequence
+from ...master.machine.training_time import Goodput
 from ...master.status import Diagnosis
-from ...master.training_time import Goodput
+from ...rendezvous.base.plural import plural, ranks
+from ...rendezvous.base.visible import visible
 from ...rendezvous.header import Incident
-from ...rendezvous.plural import plural, ranks
 from ...rendezvous.time_split import MICROSECONDS, Split
-from ...rendezvous.visible import visible
 from ..goodput.words import local_time, span, words
 from ..terminal.rank_lines import frame_words
 from .picture import Mark, bar, line, steps

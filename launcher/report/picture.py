@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from html import escape
 
-from ...rendezvous.frozen import dataclass
+from ...rendezvous.base.frozen import dataclass
 
 WIDE, NARROW = 920, 360
 """Widths in the picture's own units, in which a letter has the same size."""

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from ...elastic_agent.workers.failure import describe
 from ...master import status
-from ...rendezvous.frozen import dataclass, replace
+from ...rendezvous.base.frozen import dataclass, replace
 from ...rendezvous.header import Incident
 from ...rendezvous.time_split import Split
 from ..history.records import Begun, Ended, Found, Noticed, Over, Point, Published, Record, Snapshot, Started

@@ -6,8 +6,8 @@ trace of one round the same id, without having talked about it.
 
 import hashlib
 
-from ...rendezvous.frozen import dataclass, field
-from ...rendezvous.trace_file import AGENT
+from ...rendezvous.base.frozen import dataclass, field
+from ...rendezvous.host.trace_file import AGENT
 
 MOST_EVENTS = 500
 """Of one recovery; the newest."""

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Literal
 
-from ...rendezvous.frozen import dataclass, replace
+from ...rendezvous.base.frozen import dataclass, replace
 
 What = Literal["job", "log", "stacks"]
 

@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from ...master.status import Status
-from ...rendezvous.errors import RendezvousError
-from ...rendezvous.plural import plural
-from ...rendezvous.visible import visible
+from ...rendezvous.base.errors import RendezvousError
+from ...rendezvous.base.plural import plural
+from ...rendezvous.base.visible import visible
 from ..goodput.words import span, steps_words
 
 FIRST, EACH = 2.0, 1.0

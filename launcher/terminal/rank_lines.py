@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from ...master.diagnosis.evidence import Blocked, Frame, NodeEvidence, Snapshot, Worker
-from ...rendezvous.plural import plural
-from ...rendezvous.visible import visible
+from ...rendezvous.base.plural import plural
+from ...rendezvous.base.visible import visible
 from ..goodput.words import span
 
 MIB = 1 << 20

@@ -16,9 +16,9 @@ from typing import Protocol
 
 from ...master.diagnosis.evidence import NodeEvidence
 from ...master.status import RUNS, Status
-from ...rendezvous.cancel import cancel
-from ...rendezvous.errors import RendezvousError
-from ...rendezvous.visible import visible
+from ...rendezvous.base.cancel import cancel
+from ...rendezvous.base.errors import RendezvousError
+from ...rendezvous.base.visible import visible
 from ..diagnostics.status_lines import lines
 from .keys import HELP, OBSERVER_HELP, OBSERVER_KEYS, View, fit, press, split, wrap
 from .rank_lines import log_lines, stack_lines

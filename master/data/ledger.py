@@ -37,7 +37,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import Literal, cast
 
-from ...rendezvous.frozen import dataclass, field, replace
+from ...rendezvous.base.frozen import dataclass, field, replace
 from ...rendezvous.store.seal import unreadable
 from ...rendezvous.wire.values import Malformed, decode, encode
 

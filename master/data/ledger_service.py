@@ -13,9 +13,9 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from urllib.parse import unquote
 
+from ...rendezvous.base.errors import Deposed
+from ...rendezvous.base.frozen import dataclass, field, replace
 from ...rendezvous.election import Leadership
-from ...rendezvous.errors import Deposed
-from ...rendezvous.frozen import dataclass, field, replace
 from ...rendezvous.keys import Keys
 from ...rendezvous.rpc.envelope import Caller
 from ...rendezvous.store.contract import MAX_OPERATIONS, MAX_VALUE_BYTES, Compare, KeyValue, Put, Store

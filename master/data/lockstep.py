@@ -35,9 +35,9 @@ every world size.
 from collections.abc import Mapping, Sequence
 from typing import Literal, get_args
 
-from ...rendezvous.errors import ElasticRunError
-from ...rendezvous.frozen import dataclass
-from ...rendezvous.plural import ranks
+from ...rendezvous.base.errors import ElasticRunError
+from ...rendezvous.base.frozen import dataclass
+from ...rendezvous.base.plural import ranks
 from .permutation import Permutation, key
 
 Tail = Literal["uneven", "drop", "pad"]

@@ -31,8 +31,8 @@ from hashlib import blake2b, shake_128
 from itertools import accumulate
 from typing import cast, get_args
 
-from ...rendezvous.errors import ElasticRunError
-from ...rendezvous.frozen import dataclass
+from ...rendezvous.base.errors import ElasticRunError
+from ...rendezvous.base.frozen import dataclass
 from .ledger import POSITION_VERSION, Dataset, Piece, Position, Tracking
 from .permutation import Permutation, key
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from ...rendezvous.header import Incident
 from ...rendezvous.member import Exit
 from ...rendezvous.reasons import EndedEarly
-from ..incident import lost_own_process
+from ..machine.incident import lost_own_process
 from .findings import Finding, Kind
 
 _CRASHES = frozenset((signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE))

@@ -7,8 +7,8 @@ the worker itself, so a worker whose interpreter is blocked is seen as well as a
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
-from ...rendezvous.fields import Name, Number, Words
-from ...rendezvous.frozen import dataclass, replace
+from ...rendezvous.base.frozen import dataclass, replace
+from ...rendezvous.wire.fields import Name, Number, Words
 from ...rendezvous.wire.values import Count, Text
 
 MAX_FRAMES = 40

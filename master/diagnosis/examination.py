@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequ
 from typing import TYPE_CHECKING, Any
 
 from ...rendezvous import failure_detector
-from ...rendezvous.frozen import dataclass, replace
+from ...rendezvous.base.frozen import dataclass, replace
 from ...rendezvous.rpc.envelope import Caller, RpcError, Security
 from .evidence import Answer, Frame, NodeEvidence, Shared
 from .findings import MAX_SHOWN, Finding

@@ -6,9 +6,9 @@ A finding names a rank and a cause. Its kind says to which domain the cause belo
 from collections.abc import Mapping
 from typing import Annotated, Literal, get_args
 
-from ...rendezvous.fields import Name, Number, Words
-from ...rendezvous.frozen import dataclass
-from ...rendezvous.plural import ranks
+from ...rendezvous.base.frozen import dataclass
+from ...rendezvous.base.plural import ranks
+from ...rendezvous.wire.fields import Name, Number, Words
 from ...rendezvous.wire.values import Count
 from .evidence import MAX_LINES, Brief, Frame
 

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import combinations
 
-from ...rendezvous.frozen import dataclass, replace
+from ...rendezvous.base.frozen import dataclass, replace
 from . import places
 from .evidence import Answer, Ends, NodeEvidence, Worker, end, ends_of
 from .places import Place

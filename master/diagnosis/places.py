@@ -11,7 +11,7 @@ A main thread often waits for another thread or a process, which does the work: 
 from collections.abc import Sequence
 from typing import Literal
 
-from ...rendezvous.frozen import dataclass
+from ...rendezvous.base.frozen import dataclass
 from .calls import called
 from .evidence import Blocked, Child, Ends, Frame, Snapshot, Worker, end
 from .frames import decides, deciding, is_in, script_frames, spot_of, waits_in_native_code

@@ -7,7 +7,7 @@ another node, too, the machine is not the cause, and no further standby is spent
 
 from collections.abc import Collection, Mapping, Sequence
 
-from ...rendezvous.frozen import dataclass
+from ...rendezvous.base.frozen import dataclass
 from ...rendezvous.member import Member
 from ...rendezvous.ranks import Assignment
 from .findings import Finding

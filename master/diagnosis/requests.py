@@ -1,7 +1,7 @@
 """What a master asks of agents when it looks for the cause of a standstill (pure)."""
 
-from ...rendezvous.fields import Name, Number, Words
-from ...rendezvous.frozen import dataclass
+from ...rendezvous.base.frozen import dataclass
+from ...rendezvous.wire.fields import Name, Number, Words
 
 
 @dataclass(frozen=True, slots=True)

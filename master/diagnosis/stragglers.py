@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Literal
 
-from ...rendezvous.frozen import dataclass
+from ...rendezvous.base.frozen import dataclass
 from .evidence import Answer, Ends, Snapshot, Worker, end, ends_of
 from .findings import MAX_FINDINGS, Finding, Kind
 from .frames import decides, is_in, script_frames, waits_in_native_code

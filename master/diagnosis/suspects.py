@@ -24,8 +24,8 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from ...rendezvous.frozen import replace
-from ...rendezvous.plural import ranks
+from ...rendezvous.base.frozen import replace
+from ...rendezvous.base.plural import ranks
 from . import calls, limits
 from .evidence import Answer, Frame, Worker
 from .findings import MAX_FINDINGS, WORDS, Finding, Kind, Strength

@@ -9,8 +9,8 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Collection, Sequence
 
-from ...rendezvous.cancel import cancel
-from ...rendezvous.frozen import dataclass, field, replace
+from ...rendezvous.base.cancel import cancel
+from ...rendezvous.base.frozen import dataclass, field, replace
 from .platform import Platform, PlatformError, PlatformRefused, PlatformUnavailable
 from .reconcile import PATIENCE, Demand, Note, Plan, Room, reconcile
 from .relaunch import Limits

@@ -12,7 +12,7 @@ Errors:
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from ...rendezvous.errors import RendezvousError
+from ...rendezvous.base.errors import RendezvousError
 from .replica import Launch, Replica
 
 

@@ -23,8 +23,8 @@ not pending is only stopped where there are too many, the highest indexes first.
 from collections.abc import Mapping, Sequence
 from itertools import count
 
-from ...rendezvous.fields import Name, Number
-from ...rendezvous.frozen import dataclass, field, replace
+from ...rendezvous.base.frozen import dataclass, field, replace
+from ...rendezvous.wire.fields import Name, Number
 from ...rendezvous.wire.values import Tagged
 from .relaunch import Again, Finished, GivenUp, Limits, judge
 from .replica import CannotStart, Exited, Launch, OutOfMemory, Replica, Submitted, Unschedulable

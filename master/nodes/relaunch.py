@@ -1,12 +1,12 @@
 """Whether a replica that ended is followed by another, and with how much memory (pure).
 
-What a worker did is not judged here: its agent lives on, and the controller judges it (`master/incident.py`). A replica
-ends where its agent does, where its place is taken, or where its machine is lost. Places and machines cost the job
-nothing: they are replaced without limit. What may be the job's own fault is counted for its index.
+What a worker did is not judged here: its agent lives on, and the controller judges it (`master/machine/incident.py`). A
+replica ends where its agent does, where its place is taken, or where its machine is lost. Places and machines cost the
+job nothing: they are replaced without limit. What may be the job's own fault is counted for its index.
 """
 
-from ...rendezvous.fields import Number
-from ...rendezvous.frozen import dataclass
+from ...rendezvous.base.frozen import dataclass
+from ...rendezvous.wire.fields import Number
 from .replica import End, Exited, MachineLost, NeverStarted, OutOfMemory, Preempted, Replica
 
 SIGNALLED = frozenset(128 + number for number in (1, 2, 15))

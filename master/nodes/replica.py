@@ -6,8 +6,8 @@ replica is a pod. Why it does not run yet, and how it ended, are codes with valu
 
 from typing import Literal
 
-from ...rendezvous.fields import Name, Number, Sentence, Words, signal_name
-from ...rendezvous.frozen import dataclass
+from ...rendezvous.base.frozen import dataclass
+from ...rendezvous.wire.fields import Name, Number, Sentence, Words, signal_name
 from ...rendezvous.wire.values import Tagged, Unknown
 
 # -- why it does not run yet ------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from ..frozen import dataclass, field, replace
+from ..base.frozen import dataclass, field, replace
 from . import OBSERVERS, SERVER_NAME, job_mark
 from .contexts import Issued
 from .secret import Secret

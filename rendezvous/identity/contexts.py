@@ -9,8 +9,8 @@ from asyncio.sslproto import SSLProtocol
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from ..frozen import dataclass, field
-from ..own_files import replace_own
+from ..base.frozen import dataclass, field
+from ..host.own_files import replace_own
 from . import MEMBER_FILES, SERVER_NAME
 from .secret import GIVE_IT, NoIdentity, Secret, read_private
 

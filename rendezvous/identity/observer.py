@@ -8,8 +8,8 @@ import ssl
 from pathlib import Path
 from typing import Annotated
 
-from ..fields import Name
-from ..frozen import dataclass, field
+from ..base.frozen import dataclass, field
+from ..wire.fields import Name
 from ..wire.values import Count, Malformed, Text, decode, encode
 from .contexts import Identity, written_pair
 from .secret import NoIdentity, read_private

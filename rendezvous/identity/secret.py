@@ -14,11 +14,11 @@ import secrets
 from collections.abc import Mapping
 from pathlib import Path
 
-from ..errors import RendezvousError
-from ..frozen import dataclass, field
-from ..own_files import NotOwn, read_own, write_own_first
-from ..own_files import own_folder as make_own_folder
-from ..visible import visible
+from ..base.errors import RendezvousError
+from ..base.frozen import dataclass, field
+from ..base.visible import visible
+from ..host.own_files import NotOwn, read_own, write_own_first
+from ..host.own_files import own_folder as make_own_folder
 
 SECRET_BYTES = 32
 

@@ -11,7 +11,7 @@ import resource
 from collections.abc import Iterable, Iterator
 from typing import Generic, TypeVar
 
-from ..frozen import dataclass
+from ..base.frozen import dataclass
 
 C = TypeVar("C")
 

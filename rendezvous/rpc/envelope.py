@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from ..errors import RendezvousError
-from ..frozen import dataclass, field
+from ..base.errors import RendezvousError
+from ..base.frozen import dataclass, field
 from ..wire.frame import PREFIX, framed, length_of
 from ..wire.values import Text, decode, encode
 

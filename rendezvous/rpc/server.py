@@ -19,10 +19,10 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from ..errors import Deposed
-from ..frozen import dataclass
+from ..base.errors import Deposed
+from ..base.frozen import dataclass
+from ..base.tasks import Tasks
 from ..identity import observed
-from ..tasks import Tasks
 from ..wire.frame import PREFIX, TooLong, take_frames
 from ..wire.values import Malformed, decode, encode
 from .acceptor import Acceptor

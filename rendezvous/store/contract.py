@@ -9,7 +9,7 @@ a key that does not exist has both at 0. Two implementations pass one contract s
 from collections.abc import AsyncGenerator, Sequence
 from typing import Literal, Protocol
 
-from ..frozen import dataclass
+from ..base.frozen import dataclass
 
 MAX_OPERATIONS = 128
 """Operations in one transaction; etcd refuses 129."""

@@ -8,7 +8,7 @@ import re
 import socket
 from collections.abc import Iterable, Sequence
 
-from ..frozen import dataclass
+from ..base.frozen import dataclass
 
 DEFAULT_PORT = 2379
 """The port that etcd's clients use."""

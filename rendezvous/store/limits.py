@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ..errors import StoreRefused
+from ..base.errors import StoreRefused
 from .contract import MAX_OPERATIONS, MAX_VALUE_BYTES, Compare, Delete, Operation, Put
 
 MAX_REQUEST_BYTES = 1_400_000

@@ -11,7 +11,7 @@ from bisect import bisect_left, insort
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field, replace
 
-from ..errors import Compacted, LeaseLost, StoreUnavailable
+from ..base.errors import Compacted, LeaseLost, StoreUnavailable
 from .contract import Compare, Delete, Event, Health, KeyValue, Listing, Operation, Put, TxnResult
 from .limits import check_key, check_txn, covers
 from .revision_times import RevisionTimes

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from ..errors import LeaseLost, StoreError, StoreRefused, StoreUnavailable
+from ..base.errors import LeaseLost, StoreError, StoreRefused, StoreUnavailable
 
 T = TypeVar("T")
 

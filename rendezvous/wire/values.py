@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Annotated, Any, TypeVar
 
-from ..frozen import dataclass
+from ..base.frozen import dataclass
 
 T = TypeVar("T")
 

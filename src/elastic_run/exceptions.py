@@ -47,7 +47,7 @@ from .master.data.lockstep import (
     WorldSizeRefused,
 )
 from .master.data.shard import BadDataset, BadShardsState, ShardsError
-from .rendezvous.errors import ElasticRunError
+from .rendezvous.base.errors import ElasticRunError
 
 __all__ = [
     "AgentGone",

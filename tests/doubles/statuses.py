@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from elastic_run.master import effects, events
-from elastic_run.master.controller import Controller, Terms
-from elastic_run.master.memory import Memory
+from elastic_run.master.machine import effects, events
+from elastic_run.master.machine.controller import Controller, Terms
+from elastic_run.master.machine.memory import Memory
 from elastic_run.master.status import Status
 from elastic_run.rendezvous.header import Header
 from elastic_run.rendezvous.keys import Keys

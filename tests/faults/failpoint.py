@@ -85,7 +85,7 @@ def _wrap() -> None:
     """Puts the points into this process's master."""
     from elastic_run.master.data.ledger import Ledger, State, fresh, read
     from elastic_run.master.data.ledger_service import Ledgers
-    from elastic_run.rendezvous.errors import Deposed
+    from elastic_run.rendezvous.base.errors import Deposed
     from elastic_run.rendezvous.store.contract import Delete
 
     service: Any = Ledgers  # Any: its methods are its own, and are replaced here

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 
 import grpc
 
-from elastic_run.master.incident import GATHER
+from elastic_run.master.machine.incident import GATHER
 from elastic_run.rendezvous.keys import ROOT, Keys
 from elastic_run.rendezvous.member import Member
 from elastic_run.rendezvous.store.contract import Delete, KeyValue, Put

@@ -106,7 +106,7 @@ def test_a_job_that_finds_no_room_for_its_files_is_refused_in_one_sentence(how: 
 
 ASKS = """
 import asyncio, sys
-from elastic_run.rendezvous.errors import NoThreads
+from elastic_run.rendezvous.base.errors import NoThreads
 from elastic_run.rendezvous.store.etcd import connections
 from elastic_run.rendezvous.store.etcd.etcd_store import EtcdStore
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from elastic_run.master.incident import Evidence, joins, judge
+from elastic_run.master.machine.incident import Evidence, joins, judge
 from elastic_run.rendezvous.header import Header, Incident, Tally
 from elastic_run.rendezvous.member import MAX_EXITS, MAX_TRACEBACK_BYTES, Exit, Fingerprint, Member, Report
 from elastic_run.rendezvous.node_reasons import PreemptionNotice, ProcessGone, StartFailed

@@ -20,7 +20,7 @@ from typing import Any
 import psutil
 import pytest
 
-from elastic_run.rendezvous.errors import StoreUnavailable
+from elastic_run.rendezvous.base.errors import StoreUnavailable
 from elastic_run.rendezvous.identity.contexts import Identity
 from elastic_run.rendezvous.identity.secret import new_secret
 from elastic_run.rendezvous.store.embedded import binary, etcd_admin, local_member, supervisor

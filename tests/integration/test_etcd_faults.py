@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import grpc.aio
 import pytest
 
-from elastic_run.rendezvous.errors import Compacted, LeaseLost, MaybeApplied, StoreRefused, StoreUnavailable
+from elastic_run.rendezvous.base.errors import Compacted, LeaseLost, MaybeApplied, StoreRefused, StoreUnavailable
 from elastic_run.rendezvous.store.contract import Compare, Put
 from elastic_run.rendezvous.store.etcd.etcd_store import Credentials, EtcdStore, Tls
 from elastic_run.rendezvous.store.etcd.proto import elastic_run_etcd_pb2 as pb

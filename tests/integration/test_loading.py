@@ -70,9 +70,9 @@ DECIDERS = (
     [
         "elastic_run.rendezvous.round",
         "elastic_run.rendezvous.ranks",
-        "elastic_run.master.incident",
-        "elastic_run.master.controller",
-        "elastic_run.elastic_agent.plan",
+        "elastic_run.master.machine.incident",
+        "elastic_run.master.machine.controller",
+        "elastic_run.elastic_agent.machine.plan",
     ],
     {"asyncio", "socket", "grpc", "google.protobuf", "psutil"},
 )

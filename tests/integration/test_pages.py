@@ -405,7 +405,7 @@ PYTHON: Mapping[str, Run | str] = {
         "assert step >= 100 and checkpoint.exists()\n",
         instead={"shard_size=1024": "shard_size=64"},
     ),
-    "observe: import json": "tests/unit/rendezvous/test_trace_file.py runs it on two traces",
+    "observe: import json": "tests/unit/rendezvous/host/test_trace_file.py runs it on two traces",
     'simulator: "etcd_lose_data": "",                                    # schedule.py, VERBS': "simulator's code",
     "simulator: def test_a_worker_is_frozen_for_a_moment(job: Job) -> None:": "a test, which tests/faults/ would run",
     "tensorflow: import elastic_run": Run(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import grpc.aio
 import pytest
 
-from elastic_run.rendezvous.errors import Compacted, LeaseLost, StoreRefused, StoreUnavailable
+from elastic_run.rendezvous.base.errors import Compacted, LeaseLost, StoreRefused, StoreUnavailable
 from elastic_run.rendezvous.identity.sealing import SecretSeal
 from elastic_run.rendezvous.identity.secret import new_secret
 from elastic_run.rendezvous.store.contract import (

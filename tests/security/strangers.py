@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from elastic_run.rendezvous.errors import StoreError
+from elastic_run.rendezvous.base.errors import StoreError
 from elastic_run.rendezvous.identity import SERVER_NAME
 from elastic_run.rendezvous.identity.contexts import Identity
 from elastic_run.rendezvous.identity.secret import new_secret

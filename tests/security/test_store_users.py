@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from elastic_run.rendezvous.errors import StoreError, StoreRefused
+from elastic_run.rendezvous.base.errors import StoreError, StoreRefused
 from elastic_run.rendezvous.keys import Keys
 from elastic_run.rendezvous.store.contract import Delete, Put
 from elastic_run.rendezvous.store.etcd.etcd_store import Credentials, EtcdStore

@@ -22,11 +22,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from elastic_run.elastic_agent.actions import Invite, Reform, Start, Stop
-from elastic_run.elastic_agent.node_state import NodeKey
-from elastic_run.elastic_agent.plan import FAILED, TIMEOUT
-from elastic_run.master import effects, events, incident
-from elastic_run.master.targets import Target
+from elastic_run.elastic_agent.machine.actions import Invite, Reform, Start, Stop
+from elastic_run.elastic_agent.machine.node_state import NodeKey
+from elastic_run.elastic_agent.machine.plan import FAILED, TIMEOUT
+from elastic_run.master.machine import effects, events, incident
+from elastic_run.master.machine.targets import Target
 from elastic_run.rendezvous.ranks import PORT_SETS
 from elastic_run.rendezvous.reasons import MayHave, Settling
 from elastic_run.rendezvous.round import Keep
@@ -81,9 +81,9 @@ class Mutant:
 DECIDE = "rendezvous.round.decide(found, current, policy)"
 SURVEY = "rendezvous.round.survey(members, current, policy)"
 USABLE = "rendezvous.round.Policy.usable(self)"
-FATAL = "master.incident.fatal(tally, incident, max_restarts, same_failure_limit)"
-ACT = "elastic_agent.plan.act(state, now)"
-TARGETS = "master.targets.targets(current, policy)"
+FATAL = "master.machine.incident.fatal(tally, incident, max_restarts, same_failure_limit)"
+ACT = "elastic_agent.machine.plan.act(state, now)"
+TARGETS = "master.machine.targets.targets(current, policy)"
 
 
 async def publish_header_first(real: Any, publisher: Any, header: Any, *rest: Any, **how: Any) -> Any:
@@ -217,7 +217,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "compacted-reborn: where the history is lost, the next life of a node hides the loss of the one before",
         Edit(
-            "master/membership.py::Membership",
+            "master/machine/membership.py::Membership",
             """
             changes += self._lose(self._members.pop(node), number)
             before = None
@@ -232,7 +232,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "gone-success: a node that has succeeded and left is taken for lost",
         Edit(
-            "master/membership.py::Membership",
+            "master/machine/membership.py::Membership",
             'report.state == "succeeded" and report.round == number',
             "False",
         ),
@@ -248,7 +248,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "takeover-lost: a new master does not ask who is missing",
         Edit(
-            "master/membership.py::Membership",
+            "master/machine/membership.py::Membership",
             'each.incarnation not in present and header.state == "open"',
             "False",
         ),
@@ -264,7 +264,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "takeover-afresh: a new master begins another run where one member is lost",
         Edit(
-            "master/adoption.py::Adoption",
+            "master/machine/adoption.py::Adoption",
             "not returned and (not present.intersection(known))",
             "not present.issuperset(known)",
         ),
@@ -279,14 +279,14 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "late-cause: a root cause that arrives after the round was opened changes nothing",
-        Edit("master/incident_log.py::IncidentLog.note", "self.pending = self.verdict(number)", "pass"),
+        Edit("master/machine/incident_log.py::IncidentLog.note", "self.pending = self.verdict(number)", "pass"),
         "the root cause is what was done",
         "seed 139 / job work=5 / running.1+1 worker n1 0 raise",
     ),
     Mutant(
         "late-for-ever: what arrives long after its round was closed still changes the verdict",
         Edit(
-            "master/incident_log.py::IncidentLog.note",
+            "master/machine/incident_log.py::IncidentLog.note",
             """
             if number != current.number:
                 if not self._gathers(number, now):
@@ -310,7 +310,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "charged-twice: an incident is charged with its round and again with the next",
         Edit(
-            "master/incident_log.py::IncidentLog.turn",
+            "master/machine/incident_log.py::IncidentLog.turn",
             "self.tally, self.pending = (tally, because)",
             "self.tally, self.pending = (charge(tally, because), because)",
         ),
@@ -320,7 +320,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "peers-errors: an error that speaks of a lost peer is as good a cause as any",
         Edit(
-            "master/incident.py",
+            "master/machine/incident.py",
             "return _LINK_KINDS.get(link, 1 if exit_.message else 2)",
             "return 1 if exit_.message else 2",
         ),
@@ -335,13 +335,17 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "blame-first: whoever reports first is to blame",
-        Edit("master/incident.py::Gathering.add", "self._root is None or kind < self._root_kind", "self._root is None"),
+        Edit(
+            "master/machine/incident.py::Gathering.add",
+            "self._root is None or kind < self._root_kind",
+            "self._root is None",
+        ),
         "the root cause is what was done",
         "seed 2 / job work=5 restarts=0 / running.1+1 worker n1 0 raise",
     ),
     Mutant(
         "segv: a segmentation fault is no crash",
-        Edit("master/incident.py", "{..., signal.SIGSEGV, ...}", "{..., ...}"),
+        Edit("master/machine/incident.py", "{..., signal.SIGSEGV, ...}", "{..., ...}"),
         "the root cause is what was done",
         "seed 1 / job nodes=2 max=2 work=10 restarts=0 / running.1+1 worker n1 0 segv / "
         "running.1+1.0001 worker n2 0 raise",
@@ -367,7 +371,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "repeats-any: any two failures are the same",
-        Edit("master/incident.py::charge", "signature and signature == tally.signature", "signature"),
+        Edit("master/machine/incident.py::charge", "signature and signature == tally.signature", "signature"),
         "a job is stopped early when it repeats a failure",
         "seed 1 / job nodes=2 restarts=5 same=2 / running.1+1 worker n1 0 exit3 / running.2+1 worker n1 0 raise",
     ),
@@ -557,7 +561,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "everybody-young: each new master waits for missing nodes to register again, also where the store was not away",
-        Seam("master.controller.Controller.on", call_store_away),
+        Seam("master.machine.controller.Controller.on", call_store_away),
         "what ends a round is answered at once",
         "seed 7073 / job nodes=1 min=1 max=1 etcd=1 guard=0 / start+5.7876 kill n1 / "
         "start+5.79 worker n1 0 killed / start+6.5 start n1",
@@ -566,7 +570,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "abandoned-long-ago: a standby that finds a run without any of its nodes counts the wait for the next run "
         "from its own start",
         Edit(
-            "master/adoption.py::Adoption",
+            "master/machine/adoption.py::Adoption",
             "self._memory.abandoned.setdefault(header.run, now)",
             "self._memory.began",
         ),
@@ -583,7 +587,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "back-though-left-out: a node whose lease has ended comes back where a round was opened without it while it "
         "had workers ready",
         alter_arguments(
-            "elastic_agent.plan.replaced(state, now)",
+            "elastic_agent.machine.plan.replaced(state, now)",
             state=lambda state: replace(state, known=replace(state.known, assigned=state.workers.round > 0)),
         ),
         "the dead do not come back",
@@ -674,7 +678,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "older-header: an older header that arrives late replaces the newer",
-        Edit("elastic_agent/known_round.py::take", "known.revision > revision", "False"),
+        Edit("elastic_agent/machine/known_round.py::take", "known.revision > revision", "False"),
         "only what happened is counted",
         "seed 487 / job min=1 last_call=0 settle=0 interval=0 / round.1+0.3 worker n2 0 raise / "
         "started.2+0.5 worker n2 0 exit3",
@@ -682,7 +686,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "failed-starts-add-up: starts that failed long ago still count as if they were in a row at a node",
         Edit(
-            "elastic_agent/agent_machine.py",
+            "elastic_agent/machine/agent_machine.py",
             "replace(workers, failed_starts=0, unready_times=0, keeps=workers.keeps and not anew)",
             "replace(workers, unready_times=0, keeps=workers.keeps and not anew)",
         ),
@@ -786,7 +790,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "old-problem: the problem of one round is reported of the next",
         Edit(
-            "elastic_agent/agent_machine.py::apply_event",
+            "elastic_agent/machine/agent_machine.py::apply_event",
             'problem = workers.problem if known.revision == revision else ""',
             "problem = workers.problem",
         ),
@@ -802,7 +806,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "beside: new workers are started beside the old",
-        Seam("elastic_agent.plan.act", start_beside),
+        Seam("elastic_agent.machine.plan.act", start_beside),
         "workers are told before a node joins",
         "seed 1 / job nodes=1 min=1 max=2 work=10 settle=0 interval=0 / running.1+1 start n2",
     ),
@@ -821,7 +825,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "timeout-code: a timeout ends with the code of a failure",
-        alter_answer("elastic_agent.plan.exit_code", lambda code: FAILED if code == TIMEOUT else code),
+        alter_answer("elastic_agent.machine.plan.exit_code", lambda code: FAILED if code == TIMEOUT else code),
         "an exit code says what happened",
         "seed 18 / job min=4 max=4",
     ),
@@ -846,7 +850,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "problems-never-reset: starts that failed long ago still count as if they were in a row",
         Edit(
-            "master/incident.py::charge",
+            "master/machine/incident.py::charge",
             """
             tally = dataclasses.replace(tally, problems_in_row=0)
             nodes = _nodes(incident)
@@ -1094,7 +1098,9 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "evidence-quadratic: the master compares each exit with all that it knows, so that its loop stands still "
         "when many workers fail",
-        Edit("master/incident.py::Gathering.add", "failed not in self._exits", "failed not in list(self._exits)"),
+        Edit(
+            "master/machine/incident.py::Gathering.add", "failed not in self._exits", "failed not in list(self._exits)"
+        ),
         "one member of the store may fail",
         "seed 1 / job nodes=24 min=24 max=24 nproc=16 work=3 ttl=3 cost=60 / running.1+1 worker n1 0 raise",
     ),
@@ -1144,7 +1150,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "breaks-for-joining-nodes: for a joining node process groups are broken, where they could be left after a step",
-        Seam("elastic_agent.plan.act", reform_at_once),
+        Seam("elastic_agent.machine.plan.act", reform_at_once),
         "no worker loses a step for a joining node",
         "seed 0 / job nodes=2 inplace=1 / running.1+1 start n3",
     ),
@@ -1237,7 +1243,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "first-wait-anew: each new master gives the first round its whole time again",
         Seam(
-            "master.controller.Controller.__init__",
+            "master.machine.controller.Controller.__init__",
             lambda real, self, keys, terms, now, memory, **how: real(
                 self, keys, terms, now, memory=replace(memory, began=now), **how
             ),
@@ -1434,7 +1440,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "targets-units: a job wants nodes that make no whole unit",
-        Edit("master/targets.py::targets", "policy.usable(policy.max_nodes)", "policy.max_nodes"),
+        Edit("master/machine/targets.py::targets", "policy.usable(policy.max_nodes)", "policy.max_nodes"),
         "a job wants no more than it may have",
         "seed 0 / job nodes=3 max=3 unit=2",
     ),
@@ -1540,7 +1546,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "service-awaited: workers wait for services that are ready only when a lost node's are",
         Edit(
-            "elastic_agent/plan.py::is_overtaken",
+            "elastic_agent/machine/plan.py::is_overtaken",
             "state.known.header != action.header",
             "False",
         ),

@@ -359,7 +359,7 @@ class Edit:
 
     Attributes:
         where: in which file the piece is, and in which public class or function of it, if that is not another's:
-            `master/controller.py::Controller.on`.
+            `master/machine/controller.py::Controller.on`.
         old, new: patterns: one expression, or statements. The names of `new` stand for what they do in `old`, the n-th
             `...` of `new` for what the n-th of `old` stands for.
     """
@@ -370,7 +370,7 @@ class Edit:
 
     @property
     def file(self) -> str:
-        """Such as `master/controller.py`."""
+        """Such as `master/machine/controller.py`."""
         return self.where.partition("::")[0]
 
     def plant(self) -> None:

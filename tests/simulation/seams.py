@@ -83,8 +83,8 @@ def alter_each(changed: Change) -> Change:
 def alter_arguments(call: str, **arguments: Change) -> Seam:
     """Arguments of a call are others.
 
-    `call` names those that come before them in their order, such as `master.incident.fatal(tally, incident)`, for what
-    the product calls them is its own; an argument that is only passed by keyword is not named there.
+    `call` names those that come before them in their order, such as `master.machine.incident.fatal(tally, incident)`,
+    for what the product calls them is its own; an argument that is only passed by keyword is not named there.
     """
     name, _, order = call.removesuffix(")").partition("(")
     positions = {argument: position for position, argument in enumerate(order.split(", ")) if argument}
@@ -127,7 +127,7 @@ def alter_event(kind: type, changed: Change) -> Seam:
         new = changed(told, controller, now) if isinstance(told, kind) else told
         return () if new is None else real(controller, new, now)
 
-    return Seam("master.controller.Controller.on", instead)
+    return Seam("master.machine.controller.Controller.on", instead)
 
 
 def alter_effect(kind: type, changed: Change) -> Seam:
@@ -137,7 +137,7 @@ def alter_effect(kind: type, changed: Change) -> Seam:
         wanted = real(controller, told, now)
         return alter_each(lambda one: changed(one, controller) if isinstance(one, kind) else one)(wanted)
 
-    return Seam("master.controller.Controller.on", instead)
+    return Seam("master.machine.controller.Controller.on", instead)
 
 
 def folders_of(items: Iterable[Compare | Put | Delete]) -> set[str]:

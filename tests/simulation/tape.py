@@ -22,7 +22,11 @@ from .explore import attempt
 from .kinds import DRAWS, schedule_of
 from .seams import Seam
 
-DECIDERS = ("elastic_agent.plan.act", "elastic_agent.plan.report", "master.controller.Controller.on")
+DECIDERS = (
+    "elastic_agent.machine.plan.act",
+    "elastic_agent.machine.plan.report",
+    "master.machine.controller.Controller.on",
+)
 
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 

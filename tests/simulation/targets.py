@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from elastic_run.rendezvous.trace_file import Trace
+from elastic_run.rendezvous.host.trace_file import Trace
 
 from .roles import declared
 

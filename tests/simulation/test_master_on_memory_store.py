@@ -14,19 +14,19 @@ from typing import Any
 
 import pytest
 
-from elastic_run.elastic_agent import actions
-from elastic_run.elastic_agent import plan as agent_plan
 from elastic_run.elastic_agent.candidate import Candidacy, Candidate
-from elastic_run.elastic_agent.node_state import KnownRound, NodeKey, NodeState
-from elastic_run.master import controller
+from elastic_run.elastic_agent.machine import actions
+from elastic_run.elastic_agent.machine import plan as agent_plan
+from elastic_run.elastic_agent.machine.node_state import KnownRound, NodeKey, NodeState
 from elastic_run.master import master as master_module
-from elastic_run.master.controller import Terms
+from elastic_run.master.machine import controller
+from elastic_run.master.machine.controller import Terms
+from elastic_run.master.machine.membership import RETURN_SECONDS, SILENT_SECONDS
+from elastic_run.master.machine.memory import Memory
 from elastic_run.master.master import Master
-from elastic_run.master.membership import RETURN_SECONDS, SILENT_SECONDS
-from elastic_run.master.memory import Memory
 from elastic_run.master.publish import WORDS, Publisher
 from elastic_run.rendezvous import election, membership
-from elastic_run.rendezvous.errors import Deposed, Refused, StoreUnavailable
+from elastic_run.rendezvous.base.errors import Deposed, Refused, StoreUnavailable
 from elastic_run.rendezvous.header import Header, Leader, Tally
 from elastic_run.rendezvous.keys import Keys
 from elastic_run.rendezvous.member import Exit, Fingerprint, Member, Report, describe_difference

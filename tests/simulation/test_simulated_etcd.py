@@ -17,7 +17,7 @@ import pytest
 
 from elastic_run.master.publish import Publisher
 from elastic_run.rendezvous import election, membership, ranks
-from elastic_run.rendezvous.errors import Compacted, LeaseLost, MaybeApplied, StoreRefused, StoreUnavailable
+from elastic_run.rendezvous.base.errors import Compacted, LeaseLost, MaybeApplied, StoreRefused, StoreUnavailable
 from elastic_run.rendezvous.header import Header, Leader
 from elastic_run.rendezvous.keys import Keys
 from elastic_run.rendezvous.member import Fingerprint, Member, Report

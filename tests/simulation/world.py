@@ -20,15 +20,15 @@ from elastic_run.adapters import environment
 from elastic_run.adapters.client.channel import Back, Call
 from elastic_run.adapters.client.commits import NOTHING
 from elastic_run.adapters.registry import adapter
-from elastic_run.elastic_agent import plan
 from elastic_run.elastic_agent.agent import Agent
+from elastic_run.elastic_agent.machine import plan
 from elastic_run.elastic_agent.master_process import MasterProcess, MasterSetup
 from elastic_run.elastic_agent.setup import Setup
 from elastic_run.elastic_agent.workers.worker_processes import WorkerSpec
-from elastic_run.master.controller import Terms
 from elastic_run.master.data.ledger import Answer, Position, Request
 from elastic_run.master.data.ledger_service import Ledgers
-from elastic_run.rendezvous.errors import RendezvousError
+from elastic_run.master.machine.controller import Terms
+from elastic_run.rendezvous.base.errors import RendezvousError
 from elastic_run.rendezvous.keys import Keys
 from elastic_run.rendezvous.member import Fingerprint
 from elastic_run.rendezvous.round import Policy

@@ -4,8 +4,8 @@ import dataclasses
 
 from elastic_run.launcher.history.records import Begun, Ended, Over, Point, Published, Record, Snapshot, Started
 from elastic_run.master.data.ledger import Progress
+from elastic_run.master.machine.training_time import Goodput
 from elastic_run.master.status import Node, Status
-from elastic_run.master.training_time import Goodput
 from elastic_run.rendezvous.header import HeaderState, Incident, Tally
 from elastic_run.rendezvous.member import Exit
 from elastic_run.rendezvous.node_reasons import LeaseExpired

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from ....master.status import Status
-from ....rendezvous.errors import StoreError
+from ....rendezvous.base.errors import StoreError
 from ....rendezvous.identity.observer import Credentials
 from ....rendezvous.identity.secret import NoIdentity
 from ....rendezvous.rpc.envelope import Security

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
 from ....master.status import Status
-from ....rendezvous.frozen import dataclass
+from ....rendezvous.base.frozen import dataclass
 
 Sample = tuple[tuple[str, ...], float]
 """The values of a metric's own labels, and its value."""

@@ -22,7 +22,7 @@ from kubernetes.dynamic.exceptions import DynamicApiError
 from urllib3 import HTTPResponse, disable_warnings
 from urllib3.exceptions import HTTPError, InsecureRequestWarning
 
-from ....rendezvous.frozen import dataclass
+from ....rendezvous.base.frozen import dataclass
 from ..platform import PlatformError, PlatformRefused, PlatformUnavailable
 
 Json = Mapping[str, Any]

@@ -12,7 +12,7 @@ Indexed Job from 1.27 on.
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from ....rendezvous.frozen import dataclass, field, replace
+from ....rendezvous.base.frozen import dataclass, field, replace
 from ..relaunch import Again, GivenUp, Limits, judge
 from ..replica import Replica, Submitted, Unschedulable
 from . import objects, pods

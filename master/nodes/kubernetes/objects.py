@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from ....rendezvous.frozen import dataclass, field, replace
+from ....rendezvous.base.frozen import dataclass, field, replace
 from ....rendezvous.identity.secret import VARIABLE
 from .pods import CONTAINER, HIGH_PRIORITY, JOB, PREFIX
 

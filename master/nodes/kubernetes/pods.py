@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, cast
 
-from ....rendezvous.visible import visible
+from ....rendezvous.base.visible import visible
 from ..relaunch import Limits
 from ..replica import (
     CannotStart,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import cast
 
-from ....rendezvous.cancel import cancel
+from ....rendezvous.base.cancel import cancel
 from ..platform import Observer, PlatformError, PlatformRefused
 from ..replica import Launch, Replica, Unschedulable
 from . import indexed_job, pods

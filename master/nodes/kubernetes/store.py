@@ -11,7 +11,7 @@ store outlives the master's pod, and not its own.
 
 from collections.abc import Sequence
 
-from ....rendezvous.frozen import dataclass
+from ....rendezvous.base.frozen import dataclass
 from . import objects
 from .objects import COMPONENT, BadRequest, Json, Request
 from .pods import JOB, words_of

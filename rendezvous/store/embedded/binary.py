@@ -8,7 +8,7 @@ import resource
 from collections.abc import Sequence
 from pathlib import Path
 
-from ...errors import NoUsableEtcd
+from ...base.errors import NoUsableEtcd
 from ...identity import MEMBER_FILES
 from ..endpoint import Binding, Endpoint, authority, loopback_address
 from . import KEPT_VARIABLE

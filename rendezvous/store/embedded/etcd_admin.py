@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ...errors import StoreError, StoreUnavailable
+from ...base.errors import StoreError, StoreUnavailable
 from ...identity import SERVER_NAME
 from ...identity.contexts import NO_TLS, in_words
 from ...identity.secret import GIVE_IT

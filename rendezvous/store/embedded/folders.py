@@ -21,9 +21,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from ...errors import NoUsableEtcd
-from ...frozen import dataclass
-from ...own_files import file_name, own_folder
+from ...base.errors import NoUsableEtcd
+from ...base.frozen import dataclass
+from ...host.own_files import file_name, own_folder
 from ..endpoint import Endpoint
 from .member_slot import Data
 

@@ -28,9 +28,9 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
-from ... import leftovers
-from ...errors import StoreUnavailable
-from ...frozen import dataclass, field
+from ...base.errors import StoreUnavailable
+from ...base.frozen import dataclass, field
+from ...host import leftovers
 from ...identity.contexts import Identity
 from ..endpoint import Binding, Endpoint, binding, interface_addresses, is_local
 from . import etcd_admin, supervisor, watchdog

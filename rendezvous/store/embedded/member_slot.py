@@ -26,7 +26,7 @@ from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import Literal
 
-from ...frozen import dataclass
+from ...base.frozen import dataclass
 from ..endpoint import Endpoint, authority
 
 PEER_OFFSET = 10_000

@@ -16,8 +16,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...errors import NoUsableEtcd
-from ...process_limits import all_allowed
+from ...base.errors import NoUsableEtcd
+from ...host.process_limits import all_allowed
 from ..contract import Store
 from ..endpoint import Endpoint
 from . import supervisor

@@ -17,9 +17,9 @@ from typing import Any, Generic, Literal, Protocol, TypeVar, cast
 import grpc as _grpc
 import grpc.aio as _aio
 
-from ...errors import LeaseLost, NoThreads, StoreError, StoreRefused
-from ...frozen import dataclass, field
-from ...named_files import LARGEST_SETTINGS, read_named
+from ...base.errors import LeaseLost, NoThreads, StoreError, StoreRefused
+from ...base.frozen import dataclass, field
+from ...host.named_files import LARGEST_SETTINGS, read_named
 
 grpc = cast(Any, _grpc)  # Any: it ships no types, and what type checkers bring of it lags behind
 aio = cast(Any, _aio)

@@ -10,8 +10,8 @@ import secrets
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 
-from ...errors import LeaseLost, StoreRefused, StoreUnavailable
-from ...frozen import dataclass
+from ...base.errors import LeaseLost, StoreRefused, StoreUnavailable
+from ...base.frozen import dataclass
 from ..contract import Compare, Event, Health, KeyValue, Listing, Operation, Put, TxnResult
 from ..limits import check_key, check_txn
 from ..seal import Seal

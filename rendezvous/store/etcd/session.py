@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-from ...errors import MaybeApplied, StoreRefused, StoreUnavailable
+from ...base.errors import MaybeApplied, StoreRefused, StoreUnavailable
 from ..contract import Health
 from ..revision_times import RevisionTimes
 from .connections import TOO_LATE, AttemptFailed, Credentials, Endpoint, Endpoints, M, Message, Metadata

@@ -7,7 +7,7 @@ so a stream that breaks anywhere is resumed exactly where the reader is.
 import itertools
 from collections.abc import AsyncGenerator, Iterable, Iterator
 
-from ...errors import Compacted, StoreUnavailable
+from ...base.errors import Compacted, StoreUnavailable
 from ..contract import Event, KeyValue
 from ..seal import Seal
 from .connections import AttemptFailed, Endpoint, Stream, judge

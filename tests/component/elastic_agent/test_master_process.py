@@ -14,10 +14,10 @@ from elastic_run.elastic_agent.master_process import MasterProcess, MasterSetup
 from elastic_run.launcher.errors import UsageError
 from elastic_run.launcher.options.parse import parse
 from elastic_run.launcher.run import code_of
-from elastic_run.master.controller import Terms
 from elastic_run.master.diagnosis.examination import REPLACE
 from elastic_run.master.diagnosis.requests import Done, Replacement
-from elastic_run.rendezvous.errors import OtherSecret, Sealed
+from elastic_run.master.machine.controller import Terms
+from elastic_run.rendezvous.base.errors import OtherSecret, Sealed
 from elastic_run.rendezvous.failure_detector import AgentListener
 from elastic_run.rendezvous.header import Header, Leader
 from elastic_run.rendezvous.keys import Keys

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from elastic_run.launcher import later
-from elastic_run.rendezvous.cancel import running
+from elastic_run.rendezvous.base.cancel import running
 
 from ...house.sources import ROOT
 

@@ -6,7 +6,6 @@ import os
 import resource
 import signal
 import stat
-import sys
 
 
 def say(name, value):

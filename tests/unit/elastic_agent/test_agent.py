@@ -17,15 +17,15 @@ import pytest
 from elastic_run.adapters.environment import WorkerSettings
 from elastic_run.adapters.registry import adapter
 from elastic_run.elastic_agent.agent import Agent, Result
-from elastic_run.elastic_agent.plan import FAILED, STORE_LOST, SUCCEEDED
+from elastic_run.elastic_agent.machine.plan import FAILED, STORE_LOST, SUCCEEDED
 from elastic_run.elastic_agent.setup import Setup
 from elastic_run.elastic_agent.worker_server import Respond
 from elastic_run.elastic_agent.workers.process_groups import ProcessGroups
 from elastic_run.elastic_agent.workers.worker_processes import StartFailed, WorkerSpec
 from elastic_run.elastic_agent.zygotes.seed import Recipe
-from elastic_run.master.controller import Terms
+from elastic_run.master.machine.controller import Terms
 from elastic_run.rendezvous import membership
-from elastic_run.rendezvous.errors import LeaseLost, MaybeApplied, StoreError, StoreRefused, StoreUnavailable
+from elastic_run.rendezvous.base.errors import LeaseLost, MaybeApplied, StoreError, StoreRefused, StoreUnavailable
 from elastic_run.rendezvous.header import Eviction, Header
 from elastic_run.rendezvous.keys import Keys
 from elastic_run.rendezvous.member import Exit, Fingerprint, Member

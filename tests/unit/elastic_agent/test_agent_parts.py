@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from elastic_run.elastic_agent.actions import Operation, Register, Start, Stop
-from elastic_run.elastic_agent.agent_machine import MAX_FAILED_STARTS, REPEAT_SECONDS, apply_event
 from elastic_run.elastic_agent.inbox import Inbox
-from elastic_run.elastic_agent.node_events import (
+from elastic_run.elastic_agent.machine.actions import Operation, Register, Start, Stop
+from elastic_run.elastic_agent.machine.agent_machine import MAX_FAILED_STARTS, REPEAT_SECONDS, apply_event
+from elastic_run.elastic_agent.machine.node_events import (
     AgentBeat,
     AskedToLeave,
     CheckpointSaved,
@@ -31,17 +31,17 @@ from elastic_run.elastic_agent.node_events import (
     WorkersStarted,
     WorkerStalled,
 )
-from elastic_run.elastic_agent.node_state import LocalWorkers, NodeSettings, NodeState, Notice
-from elastic_run.elastic_agent.plan import is_overtaken
+from elastic_run.elastic_agent.machine.node_state import LocalWorkers, NodeSettings, NodeState, Notice
+from elastic_run.elastic_agent.machine.plan import is_overtaken
+from elastic_run.elastic_agent.machine.store_patience import store_gone
 from elastic_run.elastic_agent.say_once import SayOnce
-from elastic_run.elastic_agent.store_patience import store_gone
-from elastic_run.rendezvous.errors import StoreRefused
+from elastic_run.rendezvous.base.errors import StoreRefused
+from elastic_run.rendezvous.base.tasks import Tasks
 from elastic_run.rendezvous.header import Header
 from elastic_run.rendezvous.member import Exit, Fingerprint
 from elastic_run.rendezvous.ranks import Assignment
 from elastic_run.rendezvous.store.contract import Health
 from elastic_run.rendezvous.store.waits import Wait
-from elastic_run.rendezvous.tasks import Tasks
 
 
 def live(scene: Coroutine[Any, Any, None]) -> None:

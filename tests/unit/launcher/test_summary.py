@@ -15,10 +15,10 @@ from elastic_run.launcher.settings import Options
 from elastic_run.launcher.summary import LINES
 from elastic_run.master.diagnosis.findings import Finding
 from elastic_run.rendezvous.header import Header, HeaderState, Incident, Tally
+from elastic_run.rendezvous.host.trace_file import Trace
 from elastic_run.rendezvous.member import Exit, Fingerprint
 from elastic_run.rendezvous.reasons import AllJoined, RestartsSpent, WorkerFailed
 from elastic_run.rendezvous.time_split import Split
-from elastic_run.rendezvous.trace_file import Trace
 
 FINGERPRINT = Fingerprint("train.py", (), "2:4", "1", "0")
 TRACE = "Traceback (most recent call last):\n" + "".join(

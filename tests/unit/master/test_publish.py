@@ -7,7 +7,7 @@ import pytest
 from elastic_run.master import takeover
 from elastic_run.master.publish import Publisher
 from elastic_run.rendezvous import election
-from elastic_run.rendezvous.errors import Deposed
+from elastic_run.rendezvous.base.errors import Deposed
 from elastic_run.rendezvous.header import Eviction, Header, Leader
 from elastic_run.rendezvous.keys import Keys
 from elastic_run.rendezvous.member import Fingerprint, Member

@@ -3,8 +3,8 @@
 import dataclasses
 import json
 
-from elastic_run.master import events
 from elastic_run.master.data.ledger import Progress
+from elastic_run.master.machine import events
 from elastic_run.master.status import NEWEST, Status
 from elastic_run.rendezvous.member import Exit, Report
 from elastic_run.rendezvous.node_reasons import ProcessGone

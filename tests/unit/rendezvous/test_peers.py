@@ -8,7 +8,7 @@ import pytest
 
 from elastic_run.master.publish import Publisher
 from elastic_run.rendezvous import election, membership, peers
-from elastic_run.rendezvous.errors import Unreadable
+from elastic_run.rendezvous.base.errors import Unreadable
 from elastic_run.rendezvous.header import Header, Leader
 from elastic_run.rendezvous.keys import Keys
 from elastic_run.rendezvous.member import MAX_WORKER_PORTS, Fingerprint, Member

@@ -17,13 +17,13 @@ from elastic_run.adapters.client.channel import AgentGone, Back, Call, Channel
 from elastic_run.elastic_agent import master_client, worker_server
 from elastic_run.elastic_agent.master_client import Link
 from elastic_run.elastic_agent.worker_server import CallHandler, WorkerServer
-from elastic_run.master.controller import Controller, Terms
 from elastic_run.master.data.ledger import Answer, Piece, Request
 from elastic_run.master.data.ledger_service import Ledgers
-from elastic_run.master.memory import Memory
-from elastic_run.master.pace import Stepped
+from elastic_run.master.machine.controller import Controller, Terms
+from elastic_run.master.machine.memory import Memory
+from elastic_run.master.machine.pace import Stepped
 from elastic_run.master.status import Status
-from elastic_run.rendezvous.errors import Deposed, StoreUnavailable
+from elastic_run.rendezvous.base.errors import Deposed, StoreUnavailable
 from elastic_run.rendezvous.failure_detector import AgentListener, dial, watch_until_dead
 from elastic_run.rendezvous.header import Header, HeaderState, Leader
 from elastic_run.rendezvous.keys import Keys

@@ -18,7 +18,7 @@ import pytest
 from elastic_run.elastic_agent.logs.output import Output
 from elastic_run.elastic_agent.logs.own_lines import OwnLines
 from elastic_run.elastic_agent.logs.writer import HIGH_BYTES, File
-from elastic_run.rendezvous.trace_file import Trace
+from elastic_run.rendezvous.host.trace_file import Trace
 
 Make = Callable[..., Output]
 

@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 from elastic_run.rendezvous import failure_detector
-from elastic_run.rendezvous.errors import Deposed
+from elastic_run.rendezvous.base.errors import Deposed
+from elastic_run.rendezvous.base.tasks import Tasks
 from elastic_run.rendezvous.failure_detector import AgentListener
 from elastic_run.rendezvous.rpc import acceptor, client, server
 from elastic_run.rendezvous.rpc.bounds import Bounds
@@ -36,7 +37,6 @@ from elastic_run.rendezvous.rpc.envelope import (
     unpacked,
 )
 from elastic_run.rendezvous.rpc.server import Method, Methods
-from elastic_run.rendezvous.tasks import Tasks
 from elastic_run.rendezvous.wire.frame import LIMIT, TooLong, framed, read_frame
 from elastic_run.rendezvous.wire.values import decode
 

@@ -4,7 +4,7 @@ from collections.abc import Collection
 
 import pytest
 
-from elastic_run.elastic_agent.node_state import StayingWorkers
+from elastic_run.elastic_agent.machine.node_state import StayingWorkers
 from elastic_run.elastic_agent.workers.handover import (
     COMPUTES_SHARE,
     COMPUTES_WITHIN,

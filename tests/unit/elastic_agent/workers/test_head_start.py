@@ -9,8 +9,8 @@ import pytest
 
 from elastic_run.adapters.registry import adapter
 from elastic_run.elastic_agent.inbox import Inbox
-from elastic_run.elastic_agent.node_events import KeyWritten
-from elastic_run.elastic_agent.node_state import NodeSettings
+from elastic_run.elastic_agent.machine.node_events import KeyWritten
+from elastic_run.elastic_agent.machine.node_state import NodeSettings
 from elastic_run.elastic_agent.workers import head_start
 from elastic_run.elastic_agent.workers.head_start import HeadStart, begin
 from elastic_run.elastic_agent.zygotes.zygote import AT_ONCE

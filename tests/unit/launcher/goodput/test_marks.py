@@ -8,8 +8,8 @@ import pytest
 from elastic_run.launcher.goodput import marks
 from elastic_run.launcher.goodput.marks import Mark
 from elastic_run.launcher.goodput.words import lost
+from elastic_run.rendezvous.host.trace_file import Trace
 from elastic_run.rendezvous.time_split import MARKED, Split
-from elastic_run.rendezvous.trace_file import Trace
 
 
 def traced(tmp_path: Path) -> tuple[Path, Trace]:

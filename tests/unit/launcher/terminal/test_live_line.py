@@ -8,7 +8,7 @@ import pytest
 from elastic_run.launcher.terminal import live_line
 from elastic_run.launcher.terminal.live_line import text
 from elastic_run.master.status import Status
-from elastic_run.rendezvous.cancel import running
+from elastic_run.rendezvous.base.cancel import running
 
 from ....doubles.statuses import STATUS
 

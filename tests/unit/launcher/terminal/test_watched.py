@@ -14,7 +14,7 @@ from elastic_run.launcher.terminal.keys import OBSERVER_HELP, View
 from elastic_run.launcher.terminal.watched import Watched
 from elastic_run.master.diagnosis.evidence import NodeEvidence
 from elastic_run.master.status import Status
-from elastic_run.rendezvous.cancel import cancel
+from elastic_run.rendezvous.base.cancel import cancel
 
 from ...histories import job
 

@@ -15,8 +15,8 @@ from elastic_run.master.data.ledger import Answer, Dataset, Mark, Piece, Positio
 from elastic_run.master.data.ledger_service import PATIENCE, Current, Ledgers
 from elastic_run.master.data.shard import MAX_NAME
 from elastic_run.rendezvous import election
+from elastic_run.rendezvous.base.errors import Deposed, MaybeApplied, StoreUnavailable
 from elastic_run.rendezvous.election import Leadership
-from elastic_run.rendezvous.errors import Deposed, MaybeApplied, StoreUnavailable
 from elastic_run.rendezvous.header import Leader
 from elastic_run.rendezvous.keys import Keys
 from elastic_run.rendezvous.rpc.envelope import Caller

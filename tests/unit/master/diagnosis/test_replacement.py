@@ -3,14 +3,14 @@
 import dataclasses
 from collections.abc import Mapping
 
-from elastic_run.elastic_agent.actions import Leave
-from elastic_run.elastic_agent.node_state import NodeState, Notice
-from elastic_run.elastic_agent.plan import act, report
-from elastic_run.master import effects, events
-from elastic_run.master.controller import Controller, Terms
+from elastic_run.elastic_agent.machine.actions import Leave
+from elastic_run.elastic_agent.machine.node_state import NodeState, Notice
+from elastic_run.elastic_agent.machine.plan import act, report
 from elastic_run.master.diagnosis.findings import Finding
 from elastic_run.master.diagnosis.replacement import Verdict, verdicts
-from elastic_run.master.memory import Memory
+from elastic_run.master.machine import effects, events
+from elastic_run.master.machine.controller import Controller, Terms
+from elastic_run.master.machine.memory import Memory
 from elastic_run.rendezvous.keys import Keys
 from elastic_run.rendezvous.member import Fingerprint, Member, Report
 from elastic_run.rendezvous.node_reasons import PreemptionNotice, Replaced

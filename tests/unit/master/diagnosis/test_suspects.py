@@ -23,7 +23,7 @@ from elastic_run.master.diagnosis.evidence import (
 from elastic_run.master.diagnosis.findings import Finding
 from elastic_run.master.diagnosis.stragglers import stragglers
 from elastic_run.master.diagnosis.suspects import suspects
-from elastic_run.rendezvous.plural import ranks
+from elastic_run.rendezvous.base.plural import ranks
 from elastic_run.rendezvous.wire.values import decode, encode
 
 ALL_REDUCE = (

@@ -25,7 +25,7 @@ from elastic_run.master.nodes.replica import (
     Submitted,
     Unschedulable,
 )
-from elastic_run.rendezvous.plural import ranks
+from elastic_run.rendezvous.base.plural import ranks
 
 from ....sampling import examples
 from ....transcripts.runner import Command, replay, transcripts

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from elastic_run.rendezvous.errors import Compacted, LeaseLost
+from elastic_run.rendezvous.base.errors import Compacted, LeaseLost
 from elastic_run.rendezvous.store.contract import Put
 from elastic_run.rendezvous.store.memory_store import MemoryStore
 

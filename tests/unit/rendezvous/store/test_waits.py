@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from elastic_run.rendezvous.errors import Deposed, LeaseLost, StoreRefused, StoreUnavailable
+from elastic_run.rendezvous.base.errors import Deposed, LeaseLost, StoreRefused, StoreUnavailable
 from elastic_run.rendezvous.store.waits import Waits
 
 from ....doubles.virtual_loop import VirtualLoop

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from elastic_run.rendezvous.errors import LeaseLost, StoreRefused
+from elastic_run.rendezvous.base.errors import LeaseLost, StoreRefused
 from elastic_run.rendezvous.store.etcd.connections import judge
 from elastic_run.rendezvous.store.etcd.etcd_store import EtcdStore, Renewals
 from elastic_run.rendezvous.store.etcd.session import LONGEST_ATTEMPT, LONGEST_WRITE, SHORTEST_ATTEMPT, Patience

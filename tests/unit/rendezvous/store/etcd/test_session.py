@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from elastic_run.rendezvous.errors import StoreRefused, StoreUnavailable
+from elastic_run.rendezvous.base.errors import StoreRefused, StoreUnavailable
 from elastic_run.rendezvous.store.etcd.connections import AttemptFailed, Credentials, judge
 from elastic_run.rendezvous.store.etcd.proto import elastic_run_etcd_pb2 as pb
 from elastic_run.rendezvous.store.etcd.session import Session

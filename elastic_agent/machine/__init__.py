@@ -1,0 +1,1 @@
+"""What an agent decides (pure): the state of its node in, actions out."""

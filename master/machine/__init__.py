@@ -1,0 +1,1 @@
+"""What the master decides (pure): events in, effects out."""

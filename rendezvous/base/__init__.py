@@ -1,0 +1,1 @@
+"""What every room stands on: errors, frozen values, tasks, words."""

@@ -1,0 +1,1 @@
+"""What a host gives to a process: files, sockets, mounts, limits."""
