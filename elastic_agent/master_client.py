@@ -140,7 +140,7 @@ class Link:
         reader, writer = await failure_detector.dial(member.agent_address, member.incarnation, tls)
         from ..rendezvous.rpc.client import Connection  # here, because a job of one node has no other agent
 
-        connection = Connection(reader, writer, f"node {node}", self._caller(), self._security.token)
+        connection = Connection(reader, writer, f"node {node}", self._caller())
         try:
             return await connection.ask(EVIDENCE, wanted, NodeEvidence, SECONDS)
         finally:
@@ -186,7 +186,7 @@ class Link:
         if self._connection:
             await self._connection.close()
         peer = f"the job's master on node {leader.node}"
-        self._connection = Connection(reader, writer, peer, self._caller(), self._security.token)
+        self._connection = Connection(reader, writer, peer, self._caller())
         return self._connection
 
 

@@ -176,7 +176,7 @@ class MasterProcess:
             security, me = self._setup.security, Caller("", self._setup.name, self._listener.incarnation)
             with contextlib.suppress(RpcError, OSError):
                 streams = await failure_detector.dial(member.agent_address, member.incarnation, security.client)
-                connection = Connection(*streams, f"node {member.node}", me, security.token)
+                connection = Connection(*streams, f"node {member.node}", me)
                 try:
                     if (await connection.ask(REPLACE, Replacement(round, why), Done, ASK_SECONDS)).done:
                         agreed.add(member.node)

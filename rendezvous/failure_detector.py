@@ -18,7 +18,7 @@ from ssl import SSLContext
 
 from .identity import SERVER_NAME, job_mark, observed
 from .node_reasons import AddressReused, LossReason, ProcessGone
-from .rpc.envelope import Caller, Hello, Security, packed
+from .rpc.envelope import Security
 from .rpc.server import SHUTDOWN_SECONDS, Methods, Server
 
 HELLO_TIMEOUT = 3.0
@@ -70,7 +70,7 @@ class AgentListener:
         self.incarnation = incarnation
         self.address = ""
         self._listen = listen or listener
-        self._server = Server(methods or {}, tls=security.server, token=security.token, admit=self._greet, say=say)
+        self._server = Server(methods or {}, tls=security.server, admit=self._greet, say=say)
 
     @property
     def connections(self) -> int:
@@ -140,8 +140,6 @@ async def watch_until_dead(
             continue
         try:
             _keep_alive(writer)
-            if security.token:  # without one nobody may be silent
-                writer.write(packed(Hello(Caller(), security.token)))
             async with asyncio.timeout(HELLO_TIMEOUT):
                 greeting = read_incarnation(await reader.readline())
             if greeting == incarnation:

@@ -204,7 +204,7 @@ class Examination:
 
         reader, writer = await failure_detector.dial(node.address, node.incarnation, self._security.client)
         name, caller = f"node {node.node}", Caller(self._run(), "master")
-        connection = Connection(reader, writer, name, caller, self._security.token)
+        connection = Connection(reader, writer, name, caller)
         try:
             yield connection
         finally:

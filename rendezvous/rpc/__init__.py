@@ -3,7 +3,7 @@
 One connection per pair, with messages in frames (`wire/frame.py`). A message is a head, which this package knows, a
 line feed, and a body, which is the method's own; both are JSON (`wire/values.py`).
 
-    who asks    Hello                 once: the protocol's version, the token, and who it is
+    who asks    Hello                 once: the protocol's version, and who it is
                 Asked + request       as often as it likes, without waiting for answers
     who answers Answered + answer     to each request by its id, in any order, or an error with a code
 

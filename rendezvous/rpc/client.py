@@ -22,12 +22,9 @@ class Connection(asyncio.Protocol):
         reader, writer: what has just been dialled; the peer says nothing more before it is asked.
         peer: whom, in words.
         caller: who asks.
-        token: the job's.
     """
 
-    def __init__(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, peer: str, caller: Caller, token: str = ""
-    ) -> None:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, peer: str, caller: Caller) -> None:
         self._writer = writer
         self._peer = peer
         self.caller = caller
@@ -35,7 +32,7 @@ class Connection(asyncio.Protocol):
         self._asked: dict[int, asyncio.Future[bytes]] = {}
         self.lost = False
         self._why = f"{peer} closed the connection"
-        writer.write(packed(Hello(caller, token)))
+        writer.write(packed(Hello(caller)))
         self._got = bytearray()
         if reader.at_eof() or writer.transport.is_closing():
             self.hang_up()

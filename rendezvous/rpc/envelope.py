@@ -13,11 +13,10 @@ if TYPE_CHECKING:
 
 VERSION = 1
 
-Code = Literal["version", "token", "malformed", "method", "role", "too long", "late", "moved", "failed"]
+Code = Literal["version", "malformed", "method", "role", "too long", "late", "moved", "failed"]
 """Why there is no answer.
 
 version: whoever asks speaks another version of this protocol.
-token: its token is not the job's.
 malformed: the message is not what it should be.
 method: nobody answers that here.
 role: an observer asks, who may not ask that.
@@ -51,7 +50,6 @@ class Hello:
     """The first message on a connection."""
 
     caller: Caller
-    token: Annotated[str, Text(4096)] = ""
     version: int = VERSION
 
 
@@ -108,13 +106,11 @@ class Security:
     """What two ends of a connection must agree on; by default neither is checked.
 
     Attributes:
-        token: of the job; whoever asks must have the same.
         server, client: what TLS is spoken with by who listens and by who dials; None: no TLS.
         written: gives what these are made of, as it is now, for a process beside the workers that speaks to others of
             its kind (`identity.contexts.written_pair`); None: no TLS.
     """
 
-    token: str = field(default="", repr=False)
     server: "SSLContext | None" = None
     client: "SSLContext | None" = None
     written: "Callable[[], Mapping[str, str]] | None" = field(default=None, repr=False, compare=False)
@@ -165,16 +161,10 @@ def answer_of(message: bytes) -> tuple[Answered, bytes]:
     return decode(Answered, head), body
 
 
-def met(message: bytes, token: str) -> Caller:
+def met(message: bytes) -> Caller:
     """Who asks, by the first message of a connection. Raises Malformed, RpcError."""
     head, _ = unpacked(message)
     version = decode(Version, head).version
     if version != VERSION:
         raise RpcError("version", f"this process speaks version {VERSION} of the protocol, and not {version}")
-    hello = decode(Hello, head)
-    if token:
-        import hmac  # loads OpenSSL: only where there is a token
-
-        if not hmac.compare_digest(token.encode(), hello.token.encode()):
-            raise RpcError("token", "the token is not this job's")
-    return hello.caller
+    return decode(Hello, head).caller

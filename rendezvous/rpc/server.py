@@ -41,9 +41,8 @@ GREETING_LIMIT = 2**15
 """Bytes in the first message of a connection, and in each of an observer: a stranger takes no more memory than that."""
 
 GREETING_SECONDS = 3.0
-"""Between the first byte of a connection and the end of its first message, and for a TLS handshake. Where whoever
-connects must say who it is, also from the connection on; elsewhere, whoever says nothing may stay, as those do who only
-watch whether this process lives."""
+"""Between the first byte of a connection and the end of its first message, and for a TLS handshake. Whoever says
+nothing may stay, as those do who only watch whether this process lives."""
 
 SHUTDOWN_SECONDS = 0.5
 """For a peer to answer the end of a TLS connection, before it is closed all the same."""
@@ -89,7 +88,6 @@ class Server:
     Args:
         methods: what can be asked.
         tls: what is spoken; None: no TLS. A handshake has GREETING_SECONDS.
-        token: that whoever asks must have; empty: none. With one, nobody may be silent.
         lets_in: is asked of each socket at once, before anything is made of it; None: everybody.
         admit: is called with each connection before anything is read of it, and after the TLS handshake; whoever it
             gives False for, or raises OSError, is hung up on.
@@ -106,17 +104,15 @@ class Server:
         methods: Methods,
         *,
         tls: "SSLContext | None" = None,
-        token: str = "",
         lets_in: Callable[[socket.socket], bool] | None = None,
         admit: Callable[[asyncio.Transport], bool] | None = None,
         say: Callable[[str], None] | None = None,
         bounds: Bounds | None = None,
     ) -> None:
         self.methods = methods
-        self.token = token
         self._tls = tls
         self.proven = tls is not None and tls.verify_mode.name == "CERT_REQUIRED"
-        self.bounds = bounds or bounds_of_this_process(silent=not token and not self.proven)
+        self.bounds = bounds or bounds_of_this_process(silent=not self.proven)
         self.tasks = Tasks()
         self.census: Census[_Connection] = Census(self.bounds)
         self.turn = asyncio.Lock()  # one observer is written to
@@ -260,8 +256,6 @@ class _Connection(asyncio.Protocol):
                 self._server.drop(other, "there are too many observers")
         elif self._server.proven:
             self._server.census.meets(self)
-        if self._server.token:
-            self._await_message(GREETING_SECONDS)
 
     def data_received(self, data: bytes) -> None:
         self._got += data
@@ -381,7 +375,7 @@ class _Connection(asyncio.Protocol):
     def _begin(self, message: bytes) -> None:
         """Raises Malformed, RpcError."""
         if self._caller is None:
-            self._caller = met(message, self._server.token)
+            self._caller = met(message)
             self._deadline = _cancelled(self._deadline)
             if not self._observes:
                 self._server.census.meets(self)

@@ -92,7 +92,7 @@ FILES: Mapping[str, Callable[[Path], object]] = {
 DECODERS: Mapping[str, tuple[Decoder, tuple[type[Exception], ...]]] = {
     **{kind.__name__: (partial(_value, kind), (Malformed,)) for kind in VALUES},
     "frames": (lambda data: list(take_frames(bytearray(data))), (TooLong,)),
-    "first message": (lambda data: met(data, "token"), (Malformed, RpcError)),
+    "first message": (met, (Malformed, RpcError)),
     "Horovod's registration": (read_registration, (Unexpected,)),
     "the head of a request to Horovod's store": (parse_head, (BadRequest,)),
     "what a failed worker printed": (lambda data: read_failure(data, data), ()),

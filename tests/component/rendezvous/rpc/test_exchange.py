@@ -129,7 +129,7 @@ async def serving(talks: Talks, security: Security | None = None) -> AsyncGenera
 async def connected(listening: AgentListener, security: Security | None = None) -> AsyncGenerator[Connection, None]:
     given = security or Security()
     reader, writer = await failure_detector.dial(listening.address, "A1", given.client)
-    made = Connection(reader, writer, "the peer", ME, given.token)
+    made = Connection(reader, writer, "the peer", ME)
     try:
         yield made
     finally:
@@ -365,21 +365,6 @@ async def test_requests_without_answers_take_only_so_much_memory_of_all() -> Non
             each.close()
 
 
-async def test_whoever_must_say_who_it_is_may_not_be_silent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "GREETING_SECONDS", 0.2)
-    async with serving(Talks(), Security("secret")) as listening:
-        watching = asyncio.create_task(failure_detector.watch_until_dead(listening.address, "A1", Security("secret")))
-        reader, writer = await failure_detector.dial(listening.address, "A1")
-        head, _ = answer_of(await read_frame(reader) or b"")
-        assert head.error == "late"
-        assert await reader.read() == b""
-        writer.close()
-        await ticks()
-        assert listening.connections == 1
-        assert not watching.done()  # it has said the token, and is silent since
-        watching.cancel()
-
-
 async def test_where_no_file_can_be_opened_a_line_says_so_once_and_who_connects_waits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -469,20 +454,6 @@ async def test_a_message_that_is_too_long_is_not_sent() -> None:
 # -- who may ask ------------------------------------------------------------------------------------------------------
 
 
-async def test_whoever_has_the_token_is_answered_and_nobody_else() -> None:
-    async with serving(Talks(), Security("secret")) as listening:
-        async with connected(listening, Security("secret")) as connection:
-            assert await ask(connection, "echo", "on") == "on"
-        for wrong in ("", "secre", "secret2", "sécret"):
-            async with connected(listening, Security(wrong)) as connection:
-                with pytest.raises(ConnectionError, match="the token is not this job's"):
-                    await ask(connection, "echo")
-
-
-def test_a_token_is_not_printed() -> None:
-    assert "secret" not in repr(Security("secret"))
-
-
 @pytest.fixture(scope="module")
 def contexts(tmp_path_factory: pytest.TempPathFactory) -> tuple[ssl.SSLContext, ssl.SSLContext]:
     """For who listens and for who dials: a certificate of this machine's own."""
@@ -501,7 +472,7 @@ def contexts(tmp_path_factory: pytest.TempPathFactory) -> tuple[ssl.SSLContext, 
 async def test_agents_speak_tls_where_they_are_given_a_context(
     contexts: tuple[ssl.SSLContext, ssl.SSLContext],
 ) -> None:
-    security = Security("secret", *contexts)
+    security = Security(*contexts)
     async with serving(Talks(), security) as listening:
         watching = asyncio.create_task(failure_detector.watch_until_dead(listening.address, "A1", security))
         await failure_detector.watch_until_heard(listening.address, "A1", security)
@@ -517,7 +488,7 @@ async def test_whoever_speaks_no_tls_learns_nothing_where_it_is_spoken(
 ) -> None:
     monkeypatch.setattr(failure_detector, "HELLO_TIMEOUT", 0.2)
     asyncio.get_running_loop().set_exception_handler(lambda *_: None)  # asyncio reports a handshake that fails
-    async with serving(Talks(), Security("", *contexts)) as listening:
+    async with serving(Talks(), Security(*contexts)) as listening:
         with pytest.raises(OSError):
             await failure_detector.dial(listening.address, "A1")
         with pytest.raises(OSError):  # a certificate that nobody has vouched for
