@@ -17,11 +17,12 @@ import json
 import os
 import ssl
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from ...rendezvous.base.plural import ranks
 from ...rendezvous.host.local_socket import connected, is_own_peer
 from ...rendezvous.identity.contexts import written_pair
 from ...rendezvous.wire.frame import framed, read_frame
@@ -403,13 +404,6 @@ async def say_who_is_missing(store: RoundStore, number: int) -> None:
         await asyncio.sleep(PATIENCE_SECONDS)
         if store.awaited:
             say(f"round {number}: waiting for {ranks(store.missing)} to call hvd.init")
-
-
-def ranks(missing: Sequence[int]) -> str:
-    """Some ranks, in words."""
-    some = ", ".join(str(rank) for rank in missing[:8])
-    more = f" and {len(missing) - 8} more" if len(missing) > 8 else ""
-    return f"rank{'s' if len(missing) > 1 else ''} {some}{more}"
 
 
 def say(line: str) -> None:

@@ -17,7 +17,7 @@ from elastic_run.adapters.contract import Peer, Round, Worker
 from elastic_run.adapters.horovod import messages
 from elastic_run.adapters.horovod.adapter import Horovod
 from elastic_run.adapters.horovod.messages import Registered, Unexpected, hosts_updated, read_registration
-from elastic_run.adapters.horovod.node_rendezvous import Told, ranks, respond_from, told_by
+from elastic_run.adapters.horovod.node_rendezvous import Told, respond_from, told_by
 from elastic_run.adapters.horovod.rank_assignment import RankAssignment, assign, hostname, read_assignment
 from elastic_run.adapters.horovod.requests import BadRequest, Request, parse_head
 from elastic_run.adapters.horovod.round_store import RoundStore
@@ -142,11 +142,6 @@ class TestTheEnvironment:
 
 def test_a_service_understands_the_agents_line() -> None:
     assert told_by(line(ROUND, 1)) == Told(3, (2, 2), ("10.0.0.0", "10.0.0.1"), 1, "10.0.0.0", 23456)
-
-
-def test_who_is_missing_is_said_in_words() -> None:
-    assert ranks([4]) == "rank 4"
-    assert ranks(list(range(10))) == "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 2 more"
 
 
 class TestTheStoreOfARound:
