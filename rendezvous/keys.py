@@ -17,57 +17,38 @@
 
 from urllib.parse import quote, unquote
 
-from .base.frozen import dataclass, field
-
 ROOT = "/elastic-run/"
 
 
-@dataclass(frozen=True, slots=True)
 class Keys:
-    """The keys of the job `job`; any text is a valid job id (it is percent-encoded)."""
+    """The keys of the job `job`; any text is a valid job id (it is percent-encoded).
 
-    job: str
-    root: str = field(init=False, repr=False, compare=False)
-    """The prefix of all of them."""
+    The attributes are keys, or where they end with a slash what the keys of a kind begin with; `root` begins them all.
+    """
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "root", f"{ROOT}{_quoted(self.job)}/")
-
-    @property
-    def leader(self) -> str:
-        """The elected master."""
-        return f"{self.root}leader"
-
-    @property
-    def nodes(self) -> str:
-        """The prefix of the registered nodes."""
-        return f"{self.root}nodes/"
+    def __init__(self, job: str) -> None:
+        self.job = job
+        self.root = f"{ROOT}{_quoted(job)}/"
+        self.leader = f"{self.root}leader"
+        self.nodes = f"{self.root}nodes/"
+        self.round = f"{self.root}round"
+        self.listening = f"{self.root}listening"
+        self.assignments = f"{self.root}assignments/"
+        self.successes = f"{self.root}successes/"
+        self.evictions = f"{self.root}evictions/"
+        self.ledgers = f"{self.root}ledgers/"
+        self.queues = f"{self.root}queues/"
+        self.outcome = f"{self.root}outcome"
 
     def node(self, node: str) -> str:
-        """One registered node."""
         return f"{self.nodes}{_quoted(node)}"
 
     def node_at(self, key: str) -> str:
         """Whose registration that key is; the reverse of `node`."""
         return unquote(key.removeprefix(self.nodes), errors="surrogateescape")
 
-    @property
-    def round(self) -> str:
-        """The current round's header."""
-        return f"{self.root}round"
-
-    @property
-    def listening(self) -> str:
-        """Which round's rank 0 was the last to listen for its peers."""
-        return f"{self.root}listening"
-
-    @property
-    def assignments(self) -> str:
-        """The prefix of all assignments."""
-        return f"{self.root}assignments/"
-
     def assignment(self, prefix: str, node: str) -> str:
-        """One node's assignment in the round that named `prefix`."""
+        """One node's in the round that named `prefix`."""
         return f"{self.assignments}{prefix}/{_quoted(node)}"
 
     def peers(self, prefix: str, number: int | None = None) -> str:
@@ -78,46 +59,17 @@ class Keys:
         """What the job's time went into until the round that named `prefix` trained, saved, or stood still."""
         return f"{self.assignments}{prefix}/time/now"
 
-    @property
-    def successes(self) -> str:
-        """The prefix of the nodes that have done their part of the current round."""
-        return f"{self.root}successes/"
-
     def success(self, incarnation: str) -> str:
-        """That incarnation has done its part."""
         return f"{self.successes}{incarnation}"
 
-    @property
-    def evictions(self) -> str:
-        """The prefix of the reasons why nodes were evicted."""
-        return f"{self.root}evictions/"
-
     def eviction(self, incarnation: str) -> str:
-        """Why that incarnation was evicted."""
         return f"{self.evictions}{incarnation}"
 
-    @property
-    def ledgers(self) -> str:
-        """The prefix of the ledgers of datasets of tracking mode "checkpoint"."""
-        return f"{self.root}ledgers/"
-
     def ledger(self, name: str) -> str:
-        """The ledger of that dataset."""
         return f"{self.ledgers}{_quoted(name)}"
 
-    @property
-    def queues(self) -> str:
-        """The prefix of the ledgers of datasets of tracking mode "ack"."""
-        return f"{self.root}queues/"
-
     def queue(self, name: str) -> str:
-        """The ledger of that dataset."""
         return f"{self.queues}{_quoted(name)}"
-
-    @property
-    def outcome(self) -> str:
-        """The tombstone of a success."""
-        return f"{self.root}outcome"
 
     def seen_end(self, node: str, run: str = "") -> str:
         """That node has seen that run succeed; without one: the prefix of the runs of which it has."""

@@ -108,7 +108,7 @@ def test_what_a_process_does_takes_time_where_it_costs_and_only_its_own_timers_w
     async def works() -> None:
         renews = asyncio.create_task(diary.every(0.5, "busy"))
         await asyncio.sleep(0.25)
-        keys = [(job.nodes, job.leader) for _ in range(21)]  # two functions of the product, for each of 21 entries
+        keys = [(job.success("a"), job.time("1.1")) for _ in range(21)]  # two of the product's functions, 21 times
         await asyncio.sleep(1.0)
         renews.cancel()
         assert len(keys) == 21
