@@ -13,7 +13,7 @@ from ..node_check.machine import measure, of_figures
 from ..options.reach import Reach, parse_reach
 from ..store_access import asked_at
 from . import facts
-from .findings import Deadlines, Finding, of_deadlines, of_machine, of_python, of_stacks, of_store
+from .findings import Finding, of_deadlines, of_machine, of_python, of_stacks, of_store
 
 USAGE = """\
 elastic-run doctor [--rdzv-endpoint=HOST:PORT] [--json] [--collective] [flags of the job]
@@ -54,7 +54,7 @@ def _print(text: str) -> None:
 
 
 def _examine(reach: Reach, environ: Mapping[str, str], *, collective: bool) -> Iterator[Finding]:
-    endpoints, timing = asked_at(reach), reach.timing
+    endpoints = asked_at(reach)
     machine = facts.machine(endpoints)
     yield from of_machine(machine)
     with asyncio.Runner() as runner:
@@ -65,14 +65,4 @@ def _examine(reach: Reach, environ: Mapping[str, str], *, collective: bool) -> I
         yield of_stacks(runner.run(facts.stacks(python)))
         if collective:
             yield from runner.run(alone(python, machine.address, environ))
-    seconds, platform = facts.grace(environ)
-    times = Deadlines(
-        lease_ttl=timing.lease_ttl,
-        shutdown=reach.shutdown_timeout,
-        join=timing.join_timeout,
-        recovery=timing.recovery_timeout,
-        close=timing.close_timeout,
-        grace=seconds,
-        platform=platform,
-    )
-    yield from of_deadlines(times, python)
+    yield from of_deadlines(reach.timing, reach.shutdown_timeout, python, facts.grace(environ))

@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 import json
 import os
-import platform
 import resource
 import secrets
 import shutil
@@ -33,7 +32,7 @@ from ...rendezvous.store.endpoint import Endpoint, is_local, resolve, routable_a
 from ..options.preflight import APART, check_platform, workers_python
 from ..settings import Credentials, Trust
 from ..store_access import etcd_at, nobody_listens, stranger
-from .findings import Folder, Machine, Python, Store
+from .findings import Machine, Python, Store
 
 STORE_SECONDS = 10.0
 """For the store to answer at all."""
@@ -90,7 +89,7 @@ def machine(peers: Sequence[Endpoint]) -> Machine:
     """This machine, as it is now."""
     system = os.uname()
     python = ".".join(map(str, sys.version_info[:3]))
-    host = socket.gethostname()
+    host, folder = socket.gethostname(), tempfile.gettempdir()
     return Machine(
         host=host,
         platform=f"Linux {system.release} on {system.machine}, Python {python}",
@@ -100,7 +99,8 @@ def machine(peers: Sequence[Endpoint]) -> Machine:
         shared_memory=_free("/dev/shm"),
         files=_limit(resource.RLIMIT_NOFILE),
         processes=_limit(resource.RLIMIT_NPROC),
-        folders=(_folder(Path(tempfile.gettempdir())),),
+        folder=folder,
+        free=_free_to_write(folder),
         addresses=resolve(host),
         address=routable_address(peers),
     )
@@ -133,12 +133,12 @@ def _limit(which: int) -> int | None:
     return None if hard == resource.RLIM_INFINITY else hard
 
 
-def _folder(path: Path) -> Folder:
+def _free_to_write(path: str) -> int | str:
     try:
         Path(tempfile.mkdtemp(prefix=".elastic-run-", dir=path)).rmdir()  # tried: permissions alone do not tell
-        return Folder(str(path), shutil.disk_usage(path).free)
+        return shutil.disk_usage(path).free
     except OSError as error:
-        return Folder(str(path), None, os.strerror(error.errno or 0))
+        return os.strerror(error.errno or 0)
 
 
 def python(environ: Mapping[str, str]) -> Python:
@@ -242,7 +242,7 @@ async def _binary() -> tuple[str, str | None]:
     return f"etcd {'.'.join(map(str, version))} ({path})", trying_out_only(version)
 
 
-def grace(environ: Mapping[str, str]) -> tuple[float | None, str]:
+def grace(environ: Mapping[str, str]) -> tuple[float, str] | None:
     """Seconds between the platform's SIGTERM and its SIGKILL, and whose they are; None where it does not tell."""
     if "SLURM_JOB_ID" in environ and shutil.which("scontrol"):
         with contextlib.suppress(OSError, subprocess.SubprocessError, ValueError, IndexError):
@@ -251,4 +251,4 @@ def grace(environ: Mapping[str, str]) -> tuple[float | None, str]:
             )
             (line,) = (line for line in done.stdout.splitlines() if line.startswith("KillWait"))
             return float(line.partition("=")[2].split()[0]), "Slurm's KillWait"
-    return None, platform.system()
+    return None

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 from ...rendezvous.base.frozen import dataclass
+from ..settings import Timing
 
 Grade = Literal["ok", "note", "problem"]
 """A problem ends a job or keeps it from starting; a note costs something, or is a problem for some jobs."""
@@ -30,19 +31,6 @@ class Finding:
     subject: str
     grade: Grade
     text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Folder:
-    """A folder that a job writes to.
-
-    Attributes:
-        free: bytes; None where nothing can be written, for the reason `problem`.
-    """
-
-    path: str
-    free: int | None
-    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +86,7 @@ class Machine:
         memory: bytes that it may use.
         shared_memory: bytes that /dev/shm has; None where there is none.
         files, processes: hard limits; None: there is none.
+        folder, free: where a job writes to, and how many bytes it has left; or why nothing can be written there.
         addresses: that its host name resolves to.
         address: that it would tell other machines.
     """
@@ -110,28 +99,10 @@ class Machine:
     shared_memory: int | None
     files: int | None
     processes: int | None
-    folders: tuple[Folder, ...]
+    folder: str
+    free: int | str
     addresses: tuple[str, ...]
     address: str
-
-
-@dataclass(frozen=True, slots=True)
-class Deadlines:
-    """Times that are in force, in seconds.
-
-    Attributes:
-        lease_ttl, shutdown, join, recovery, close: of the job; see --rdzv-conf and --shutdown-timeout.
-        grace: between the platform's SIGTERM and its SIGKILL; None where it is not known.
-        platform: whose grace that is.
-    """
-
-    lease_ttl: float
-    shutdown: float
-    join: float
-    recovery: float
-    close: float
-    grace: float | None = None
-    platform: str = ""
 
 
 def of_machine(machine: Machine) -> Iterator[Finding]:
@@ -154,19 +125,18 @@ def of_machine(machine: Machine) -> Iterator[Finding]:
         + ("; a large job needs more: raise the hard limit (ulimit -Hn)" if few else ""),
     )
     yield Finding("processes", "ok", f"at most {machine.processes if machine.processes is not None else 'unlimited'}")
-    for folder in machine.folders:
-        yield _of_folder(folder)
+    yield _of_folder(machine.folder, machine.free)
     yield _of_name(machine)
 
 
-def _of_folder(folder: Folder) -> Finding:
-    if folder.free is None:
-        text = f"{folder.path} cannot be written ({folder.problem}): change its permissions, or set TMPDIR"
+def _of_folder(path: str, free: int | str) -> Finding:
+    if isinstance(free, str):
+        text = f"{path} cannot be written ({free}): change its permissions, or set TMPDIR"
         return Finding("folder", "problem", text)
-    if folder.free < LITTLE_DISK:
-        text = f"{folder.path} has {folder.free // MIB} MiB left, and an etcd with logs needs {LITTLE_DISK // MIB}"
+    if free < LITTLE_DISK:
+        text = f"{path} has {free // MIB} MiB left, and an etcd with logs needs {LITTLE_DISK // MIB}"
         return Finding("folder", "problem", f"{text}: make room there")
-    return Finding("folder", "ok", f"{folder.path}: {folder.free // MIB} MiB free")
+    return Finding("folder", "ok", f"{path}: {free // MIB} MiB free")
 
 
 def _of_name(machine: Machine) -> Finding:
@@ -221,22 +191,31 @@ def of_python(python: Python) -> Iterator[Finding]:
     yield Finding("torch", "ok", f"{python.torch} ({', '.join(filter(None, parts))}), {python.gpus} GPUs")
 
 
-def of_deadlines(times: Deadlines, python: Python) -> Iterator[Finding]:
-    """The times that are in force, from the shortest purpose to the longest, and where two contradict each other."""
+def of_deadlines(
+    times: Timing, shutdown: float, python: Python, grace: tuple[float, str] | None = None
+) -> Iterator[Finding]:
+    """The times that are in force, from the shortest purpose to the longest, and where two contradict each other.
+
+    Args:
+        times: of the job.
+        shutdown: its --shutdown-timeout.
+        python: the workers'.
+        grace: seconds between the platform's SIGTERM and its SIGKILL, and whose they are; None where it does not tell.
+    """
     yield Finding("deadlines", "ok", f"lease_ttl {times.lease_ttl:g} s: a silent node is lost after that")
-    late = times.grace is not None and times.shutdown >= times.grace
-    grace = "unknown" if times.grace is None else f"{times.grace:g} s ({times.platform})"
+    late = grace is not None and shutdown >= grace[0]
+    known = "unknown" if grace is None else f"{grace[0]:g} s ({grace[1]})"
     yield Finding(
         "deadlines",
         "problem" if late else "ok",
-        f"shutdown timeout {times.shutdown:g} s for workers to end after SIGTERM; the platform's grace is {grace}"
+        f"shutdown timeout {shutdown:g} s for workers to end after SIGTERM; the platform's grace is {known}"
         + ("; the platform kills everything first: lower --shutdown-timeout, or raise the grace" if late else ""),
     )
     yield Finding(
         "deadlines",
         "ok",
-        f"join_timeout {times.join:g} s for the first round, recovery_timeout {times.recovery:g} s below the minimum, "
-        f"close_timeout {times.close:g} s to deregister",
+        f"join_timeout {times.join_timeout:g} s for the first round, recovery_timeout {times.recovery_timeout:g} s "
+        f"below the minimum, close_timeout {times.close_timeout:g} s to deregister",
     )
     for backend, seconds in python.collective:
         short = seconds <= times.lease_ttl + 1

@@ -7,9 +7,7 @@ import pytest
 from elastic_run.launcher.doctor.command import WIDTH
 from elastic_run.launcher.doctor.findings import (
     MIB,
-    Deadlines,
     Finding,
-    Folder,
     Machine,
     Python,
     Store,
@@ -19,6 +17,7 @@ from elastic_run.launcher.doctor.findings import (
     of_stacks,
     of_store,
 )
+from elastic_run.launcher.settings import Timing
 
 MACHINE = Machine(
     host="host1",
@@ -29,19 +28,18 @@ MACHINE = Machine(
     shared_memory=32768 * MIB,
     files=1048576,
     processes=None,
-    folders=(Folder("/tmp", 50000 * MIB),),
+    folder="/tmp",
+    free=50000 * MIB,
     addresses=("192.0.2.7",),
     address="192.0.2.7",
 )
 PYTHON = Python("python", "3.11.7", torch="2.13.0", cuda="13.0", nccl="2.28.9", gpus=8, collective=(("nccl", 600.0),))
 STORE = Store("host1:2379", "3.5.9", "", here=True, binary="", warning=None, read=0.001, write=0.004)
-TIMES = Deadlines(lease_ttl=5, shutdown=30, join=600, recovery=600, close=30)
 
 
-def findings(
-    machine: Machine = MACHINE, store: Store = STORE, python: Python = PYTHON, times: Deadlines = TIMES
-) -> list[Finding]:
-    return [*of_machine(machine), *of_store(store), *of_python(python), of_stacks(""), *of_deadlines(times, python)]
+def findings(machine: Machine = MACHINE, store: Store = STORE, python: Python = PYTHON) -> list[Finding]:
+    times = of_deadlines(Timing(), 30, python)
+    return [*of_machine(machine), *of_store(store), *of_python(python), of_stacks(""), *times]
 
 
 def worse(found: list[Finding]) -> list[tuple[str, str]]:
@@ -61,8 +59,8 @@ def test_a_good_machine_has_no_problem() -> None:
         ({"shared_memory": 64 * MIB}, "note", "shared memory"),
         ({"shared_memory": None}, "note", "shared memory"),
         ({"files": 256}, "note", "open files"),
-        ({"folders": (Folder("/tmp", None, "Read-only file system"),)}, "problem", "folder"),
-        ({"folders": (Folder("/tmp", 10 * MIB),)}, "problem", "folder"),
+        ({"free": "Read-only file system"}, "problem", "folder"),
+        ({"free": 10 * MIB}, "problem", "folder"),
         ({"addresses": ()}, "note", "host name"),
     ],
 )
@@ -94,11 +92,11 @@ def test_a_python_that_does_not_work_is_a_problem_and_one_without_torch_is_none(
 
 
 def test_two_deadlines_that_contradict_each_other_are_named() -> None:
-    late = dataclasses.replace(TIMES, grace=30.0, platform="Slurm's KillWait")
-    (found,) = (each for each in findings(times=late) if each.grade == "problem")
+    grace = 30.0, "Slurm's KillWait"
+    (found,) = (each for each in of_deadlines(Timing(), 30, PYTHON, grace) if each.grade == "problem")
     assert "lower --shutdown-timeout" in found.text and "Slurm's KillWait" in found.text
-    assert worse(findings(times=dataclasses.replace(late, shutdown=20))) == []
-    assert worse(findings(times=dataclasses.replace(TIMES, lease_ttl=600))) == [("note", "deadlines")]
+    assert worse([*of_deadlines(Timing(), 20, PYTHON, grace)]) == []
+    assert worse([*of_deadlines(Timing(lease_ttl=600), 30, PYTHON)]) == [("note", "deadlines")]
 
 
 def test_stacks_that_cannot_be_read_are_a_note_that_says_what_follows() -> None:
