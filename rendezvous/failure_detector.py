@@ -38,8 +38,9 @@ _LISTENER_KEEPALIVE = {socket.TCP_KEEPIDLE: 60, socket.TCP_KEEPINTVL: 10, socket
 """Seconds, seconds, and how often: a watcher asks whether its peer is there; who is watched only lets go of watchers
 whose machines were lost, which close nothing."""
 
-_USER_TIMEOUT = (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 10_000)
-"""Milliseconds for which what was sent may stay without a receipt: only then is a lost machine noticed by who sends."""
+_SENDER_KEEPALIVE = {**_KEEPALIVE, socket.TCP_USER_TIMEOUT: 10_000}
+"""And milliseconds for which what was sent may stay without a receipt: only then is a lost machine noticed by who
+sends."""
 
 
 class AgentListener:
@@ -119,42 +120,31 @@ async def watch_until_dead(
 
     Never returns on doubt: it goes on dialling, so the caller cancels it when the lease has decided.
     """
-    try:
-        host, port = parse(address)
-    except ValueError:
-        await asyncio.get_running_loop().create_future()  # no address: there will never be evidence
-        raise
     known = False
     pauses = iter(REDIAL_PAUSES)
     while True:
         try:
-            async with asyncio.timeout(HELLO_TIMEOUT):
-                reader, writer = await _connect(host, port, security.client)
+            reader, writer, greeting = await _greeted(address, security.client, _KEEPALIVE)
         except ConnectionRefusedError:
             if known:
                 return ProcessGone(address)
-            await asyncio.sleep(next(pauses, REDIAL_PAUSES[-1]))
-            continue
-        except (OSError, TimeoutError, ValueError):  # ValueError: what the member gave is no address
-            await asyncio.sleep(next(pauses, REDIAL_PAUSES[-1]))
-            continue
-        try:
-            _keep_alive(writer)
-            async with asyncio.timeout(HELLO_TIMEOUT):
-                greeting = read_incarnation(await reader.readline())
-            if greeting == incarnation:
-                known, pauses = True, iter(REDIAL_PAUSES)
-                while await reader.read(256):
-                    pass
-                # Closed: dial again almost at once, the answer is the evidence.
-            elif greeting and known:
-                return AddressReused(address)
-        except (OSError, TimeoutError, ValueError):
-            pass  # ValueError: it talks without an end of line, so it is no agent
-        finally:
-            writer.close()
-            with contextlib.suppress(OSError):
-                await writer.wait_closed()
+        except (OSError, ValueError):  # ValueError: the member gave no address, or what is there is no agent
+            pass
+        else:
+            try:
+                if greeting == incarnation:
+                    known, pauses = True, iter(REDIAL_PAUSES)
+                    while await reader.read(256):
+                        pass
+                    # Closed: dial again almost at once, the answer is the evidence.
+                elif greeting and known:
+                    return AddressReused(address)
+            except OSError:
+                pass
+            finally:
+                writer.close()
+                with contextlib.suppress(OSError):
+                    await writer.wait_closed()
         await asyncio.sleep(next(pauses, REDIAL_PAUSES[-1]))
 
 
@@ -167,12 +157,10 @@ async def watch_until_heard(
 
     Never returns on doubt: the caller cancels it when it has waited long enough.
     """
-    if not address.rpartition(":")[2].isdecimal():
-        await asyncio.get_running_loop().create_future()  # no address: it will never be heard
     while True:
         try:
             _, writer = await dial(address, incarnation, security.client)
-        except (OSError, ValueError):  # ValueError: what the member gave is no address
+        except OSError:
             await asyncio.sleep(REDIAL_PAUSES[-1])
             continue
         writer.close()
@@ -189,23 +177,33 @@ async def dial(
     Raises OSError (a TimeoutError is one); ConnectionRefusedError only where nobody listens.
     """
     try:
-        host, port = parse(address)
-        async with asyncio.timeout(HELLO_TIMEOUT):
-            reader, writer = await _connect(host, port, tls)
-            try:
-                _keep_alive(writer)
-                writer.get_extra_info("socket").setsockopt(*_USER_TIMEOUT)
-                greeting = read_incarnation(await reader.readline())
-                if not greeting or greeting != (incarnation or greeting):
-                    raise ConnectionError(f"{address} is not {incarnation or 'an agent that lets this observer in'}")
-            except BaseException:
-                writer.close()
-                raise
+        reader, writer, greeting = await _greeted(address, tls, _SENDER_KEEPALIVE)
     except TimeoutError:
         raise TimeoutError(f"{address} has not greeted within {HELLO_TIMEOUT:g} s") from None
-    except ValueError as error:  # no address, or it talks without an end of line
+    except ValueError as error:
         raise ConnectionError(f"there is no agent at {address!r} ({error})") from None
+    if not greeting or greeting != (incarnation or greeting):
+        writer.close()
+        raise ConnectionError(f"{address} is not {incarnation or 'an agent that lets this observer in'}")
     return reader, writer
+
+
+async def _greeted(
+    address: str, tls: SSLContext | None, options: Mapping[int, int]
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, str]:
+    """A connection, and the incarnation that has greeted on it, empty where what came is no greeting.
+
+    Raises OSError (a TimeoutError is one); ValueError: there is no such address, or it talks without an end of line.
+    """
+    host, port = parse(address)
+    async with asyncio.timeout(HELLO_TIMEOUT):
+        reader, writer = await _connect(host, port, tls)
+        try:
+            _keep_alive(writer, options)
+            return reader, writer, read_incarnation(await reader.readline())
+        except BaseException:
+            writer.close()
+            raise
 
 
 async def _connect(host: str, port: int, tls: SSLContext | None) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -227,7 +225,7 @@ def listener(bind: str) -> socket.socket:
     return socket.create_server(("", 0))
 
 
-def _keep_alive(end: asyncio.StreamWriter | asyncio.Transport, options: Mapping[int, int] = _KEEPALIVE) -> None:
+def _keep_alive(end: asyncio.StreamWriter | asyncio.Transport, options: Mapping[int, int]) -> None:
     """Has the kernel ask now and then whether the peer's machine is there. Raises OSError."""
     connection = end.get_extra_info("socket")
     for option, value in options.items():
