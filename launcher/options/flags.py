@@ -264,6 +264,15 @@ FLAGS: tuple[Flag, ...] = (
         ),
         Flag("role=NAME", "The workers' ROLE_NAME.", "default"),
         Flag("virtual-local-rank", "Each worker sees one GPU, as device 0, and has LOCAL_RANK 0."),
+        _own_here(
+            "config=FILE",
+            "Take flags that are not given here from this TOML file (default: elastic-run.toml, or the table "
+            "tool.elastic-run of pyproject.toml, in the working directory); none: from no file.",
+        ),
+        _own_here(
+            "dry-run",
+            "Print what would be started, where the nodes would meet, and with which environment; start nothing.",
+        ),
     ),
     *_group(
         OUTPUT,
@@ -327,21 +336,6 @@ FLAGS: tuple[Flag, ...] = (
             "auto",
         ),
         _own("color=auto|always|never", "Colour on the terminal; auto also obeys NO_COLOR.", "auto"),
-    ),
-    *_group(
-        COMMAND,
-        _own_here(
-            "config=FILE",
-            "Take flags that are not given here from this TOML file (default: elastic-run.toml, or the table "
-            "tool.elastic-run of pyproject.toml, in the working directory); none: from no file.",
-        ),
-        _own_here(
-            "dry-run",
-            "Print what would be started, where the nodes would meet, and with which environment; start nothing.",
-        ),
-    ),
-    *_group(
-        OUTPUT,
         _own_here(
             "explain-preload",
             "Print which modules are imported before workers are forked, and why not others; runs nothing.",
