@@ -6,8 +6,9 @@ and no connection. So what a commit covers follows from counting, whatever a fra
 Of each shard the orders are given out from its beginning to its end, so the records in the model are its first ones.
 """
 
+import warnings
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice
 from typing import Any
@@ -204,6 +205,47 @@ class OrderQueue:
                 held.shard.done()
         self._committed = True
         self._counted.committed()
+
+
+class LeasedPosition:
+    """The position of a dataset of leased shards, or of its loader: only commits move it."""
+
+    _draws_ahead = False  # what was given out may not be in any step yet
+
+    def __init__(self, queue: OrderQueue) -> None:
+        self._queue = queue
+
+    def state_dict(self, step: int | None = None) -> dict[str, object]:
+        """Returns the position that the commits of all ranks make. Collective, as `elastic_run.data.Shards.state_dict`.
+
+        Args:
+            step: compared between the ranks, where it is given.
+
+        Raises:
+            elastic_run.exceptions.ShardsMisused: commit="ack", whose position is in the job's store.
+            elastic_run.exceptions.ShardsRefused: the ranks give different steps.
+            elastic_run.exceptions.RoundOver: the job is in another round.
+        """
+        if self._queue.in_vain and not self._draws_ahead:
+            warnings.warn(
+                "state_dict() was called after batches were drawn and none was committed: this checkpoint repeats "
+                "them; call commit() after each optimizer step",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        return self._queue.source.state_dict(step)
+
+    def load_state_dict(self, state: Mapping[str, object]) -> None:
+        """Sets the position: before the first batch, on every rank. Batch size and number of workers may differ.
+
+        Args:
+            state: what `state_dict` gave.
+
+        Raises:
+            elastic_run.exceptions.BadShardsState: the state is of another dataset, or damaged.
+            elastic_run.exceptions.ShardsMisused: it comes after the first batch, or with commit="ack".
+        """
+        self._queue.source.load_state_dict(state)
 
 
 @dataclass(slots=True)

@@ -4,14 +4,14 @@ TensorFlow draws ahead, in threads of its own, so what it has drawn is not yet i
 order in which they went in, and each step takes as many as this worker has replicas: a commit covers the oldest ones.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NoReturn
 
 import numpy as np
 import tensorflow
 
 from ..client.ledger_client import ShardsMisused
-from ..client.orders import OrderQueue, Reader, Records
+from ..client.orders import LeasedPosition, OrderQueue, Reader, Records
 from ..client.shards import Shards
 
 __all__ = ["Records", "ShardsDataset", "shards_dataset"]
@@ -45,15 +45,17 @@ def shards_dataset(
     return ShardsDataset(source, read, batch_size, output_signature)
 
 
-class ShardsDataset:
+class ShardsDataset(LeasedPosition):
     """What `shards_dataset` gives."""
+
+    _draws_ahead = True
 
     def __init__(
         self, source: Shards, read: Callable[[Records], Iterable[Any]], batch_size: int, output_signature: Any
     ) -> None:
         if not isinstance(batch_size, int) or isinstance(batch_size, bool) or batch_size < 1:  # pyright: ignore[reportUnnecessaryIsInstance]  # scripts are not typed
             raise TypeError(f"batch_size={batch_size!r} must be a whole number from 1")
-        self._queue = OrderQueue(source)
+        super().__init__(OrderQueue(source))
         if self._queue.acknowledges:
             raise ShardsMisused(
                 "a tf.data dataset ends while other workers' shards may still be returned, which is too early with "
@@ -125,30 +127,6 @@ class ShardsDataset:
                 "commit() without a batch: call it once after each step, on a dataset of `distributed(strategy)` or "
                 "`dataset()`. experimental_distribute_dataset and unbatch make more steps than there are batches"
             )
-
-    def state_dict(self, step: int | None = None) -> dict[str, object]:
-        """Returns the position that the commits of all ranks make. Collective, as `elastic_run.data.Shards.state_dict`.
-
-        Args:
-            step: compared between the ranks, where it is given.
-
-        Raises:
-            elastic_run.exceptions.ShardsRefused: the ranks give different steps.
-            elastic_run.exceptions.RoundOver: the job is in another round.
-        """
-        return self._queue.source.state_dict(step)
-
-    def load_state_dict(self, state: Mapping[str, object]) -> None:
-        """Sets the position: before the first batch, on every rank.
-
-        Args:
-            state: what `state_dict` gave.
-
-        Raises:
-            elastic_run.exceptions.BadShardsState: the state is of another dataset, or damaged.
-            elastic_run.exceptions.ShardsMisused: it comes after the first batch.
-        """
-        self._queue.source.load_state_dict(state)
 
     def __iter__(self) -> NoReturn:
         raise TypeError("iterate over dataset() or distributed(strategy): this holds the position of the data")

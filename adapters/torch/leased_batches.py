@@ -5,7 +5,6 @@ Each of W workers has a shard of its own: torch deals orders out in turn, and ev
 that a worker reads a shard in one go. Another worker could read it as well, from where the order begins.
 """
 
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
@@ -14,7 +13,7 @@ from typing import Any, NoReturn, TypeVar, cast
 from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
 from ..client.ledger_client import ShardsMisused
-from ..client.orders import OrderQueue, Reader, Records
+from ..client.orders import LeasedPosition, OrderQueue, Reader, Records
 from ..client.shards import Shards
 
 __all__ = ["ElasticIterableDataset", "ElasticLoader", "Records"]
@@ -22,11 +21,8 @@ __all__ = ["ElasticIterableDataset", "ElasticLoader", "Records"]
 T = TypeVar("T")
 
 
-class _MovedByCommits:
-    """What a dataset of leased shards and its loader have in common: the position, which only commits move."""
-
-    def __init__(self, queue: OrderQueue) -> None:
-        self._queue = queue
+class _MovedByCommits(LeasedPosition):
+    """What a dataset of leased shards and its loader have in common."""
 
     def commit(self, batches: int | None = None) -> None:
         """Commits what was given out: it is in the model, or its output is written. After the step, before a save.
@@ -41,38 +37,6 @@ class _MovedByCommits:
             elastic_run.exceptions.ShardsMisused: fewer batches were given out since the last commit.
         """
         self._queue.commit(batches)
-
-    def state_dict(self, step: int | None = None) -> dict[str, object]:
-        """Returns the position that the commits of all ranks make. Collective, as `elastic_run.data.Shards.state_dict`.
-
-        Args:
-            step: compared between the ranks, where it is given.
-
-        Raises:
-            elastic_run.exceptions.ShardsMisused: commit="ack", whose position is in the job's store.
-            elastic_run.exceptions.ShardsRefused: the ranks give different steps.
-            elastic_run.exceptions.RoundOver: the job is in another round.
-        """
-        if self._queue.in_vain:
-            warnings.warn(
-                "state_dict() was called after batches were drawn and none was committed: this checkpoint repeats "
-                "them; call commit() after each optimizer step",
-                RuntimeWarning,
-                stacklevel=2,
-            )
-        return self._queue.source.state_dict(step)
-
-    def load_state_dict(self, state: Mapping[str, object]) -> None:
-        """Sets the position: before the first batch, on every rank. Batch size and number of workers may differ.
-
-        Args:
-            state: what `state_dict` gave.
-
-        Raises:
-            elastic_run.exceptions.BadShardsState: the state is of another dataset, or damaged.
-            elastic_run.exceptions.ShardsMisused: it comes after the first batch, or with commit="ack".
-        """
-        self._queue.source.load_state_dict(state)
 
 
 class ElasticIterableDataset(_MovedByCommits, IterableDataset[T]):
