@@ -5,9 +5,12 @@
 import argparse
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
+from ...master.nodes.kubernetes import elastic_job, objects, store
+from ...master.nodes.kubernetes.objects import Control, Json
+from ...master.nodes.platform import PlatformRefused
 from ..errors import UsageError
 from .arguments import say
 from .managed_nodes import CANCELLED
@@ -15,10 +18,6 @@ from .progress import existing, job_of
 
 if TYPE_CHECKING:
     from ...master.nodes.kubernetes.api import Api
-    from ...master.nodes.kubernetes.objects import Control
-
-Json = Mapping[str, Any]
-"""An object of the API (hence Any)."""
 
 TRIES = 20
 """Times that a change is made anew because somebody else has changed the same object meanwhile."""
@@ -26,8 +25,6 @@ TRIES = 20
 
 def scale(api: "Api", arguments: argparse.Namespace) -> int:
     """`elastic-job scale`."""
-    from ...master.nodes.kubernetes import objects
-
     found = _living(api, arguments.name)
     roles = tuple(json.loads(found["data"][objects.TEMPLATES])["templates"])
     counts: dict[str, int] = {}
@@ -55,7 +52,6 @@ def suspend(api: "Api", arguments: argparse.Namespace) -> int:
 
 def cancel(api: "Api", arguments: argparse.Namespace) -> int:
     """`elastic-job cancel`."""
-    from ...master.nodes.kubernetes import objects
     from . import unstarted
 
     _change(api, arguments.name, lambda control: control.changed(cancel=True))
@@ -72,7 +68,6 @@ def delete(api: "Api", arguments: argparse.Namespace) -> int:
 
 def delete_job(api: "Api", name: str) -> None:
     """Deletes a job, and by its owner references all that belongs to it. Raises PlatformError."""
-    from ...master.nodes.kubernetes import elastic_job, objects
     from ...master.nodes.kubernetes.api import NOT_FOUND, ApiRefused
 
     paths = [api.path("jobs", name, group=objects.BATCH)]
@@ -103,8 +98,6 @@ def _unowned(api: "Api", name: str, config_map: Json) -> Iterator[str]:
     Something else may have such a name. It is the job's where it has its label; a Secret, which a user may not read, is
     where the nodes take their environment from it.
     """
-    from ...master.nodes.kubernetes import objects, store
-
     templates = json.loads(config_map["data"][objects.TEMPLATES])["templates"].values()
     containers = [each for pod in templates for each in (pod.get("spec") or {}).get("containers") or ()]
     sources = [each.get("valueFrom") or {} for one in containers for each in one.get("env") or []]
@@ -127,8 +120,6 @@ def _unowned(api: "Api", name: str, config_map: Json) -> Iterator[str]:
 
 def _living(api: "Api", name: str) -> Json:
     """The ConfigMap of a job. Raises UsageError where it is over."""
-    from ...master.nodes.kubernetes import objects
-
     found = job_of(api, name)
     status = objects.status_of(found)
     if "exitCode" in status:
@@ -138,16 +129,12 @@ def _living(api: "Api", name: str) -> Json:
 
 def _owner(found: Json) -> str:
     """The uid of the ElasticJob that says what is wanted of the job; empty where none does."""
-    from ...master.nodes.kubernetes import elastic_job
-
     return str((found["metadata"].get("annotations") or {}).get(elastic_job.OWNER, ""))
 
 
 def _change(api: "Api", name: str, change: "Callable[[Control], Control]") -> None:
     """Changes what is wanted of a job, with what others have changed meanwhile. Raises UsageError, PlatformError."""
-    from ...master.nodes.kubernetes import elastic_job, objects
     from ...master.nodes.kubernetes.api import CONFLICT, ApiRefused
-    from ...master.nodes.platform import PlatformRefused
 
     config_map, job = api.path("configmaps", name), api.path(elastic_job.PLURAL, name, group=elastic_job.API)
     for _ in range(TRIES):

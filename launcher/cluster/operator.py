@@ -14,7 +14,6 @@ import datetime
 import json
 import logging
 import time
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, cast
 
@@ -22,6 +21,7 @@ import kopf
 
 from ...master.nodes.kubernetes import elastic_job, objects
 from ...master.nodes.kubernetes.api import CONFLICT, NOT_FOUND, Api, ApiRefused
+from ...master.nodes.kubernetes.objects import Json
 from ...master.nodes.platform import PlatformError, PlatformRefused
 from ...rendezvous.base.cancel import cancel
 from ...rendezvous.identity.secret import new_secret
@@ -39,9 +39,6 @@ LOOK = 5.0
 
 LONGEST_MESSAGE = 1024
 """Characters that an event's message may have."""
-
-Json = Mapping[str, Any]
-"""An object of the API (hence Any)."""
 
 _LOG = logging.getLogger(__name__)
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from ...master.nodes.kubernetes import objects, pods
 from ...master.nodes.platform import PlatformError, PlatformUnavailable
 from ...rendezvous.base.visible import visible
 from ..errors import UsageError
@@ -102,8 +103,6 @@ class Tails:
     """The output of a job's pods, as it comes, each line whole and once."""
 
     def __init__(self, api: "Api", name: str, tail: int, *, master: bool) -> None:
-        from ...master.nodes.kubernetes import objects, pods
-
         self._api = api
         components = "node,master" if master else "node"
         self._query = [("labelSelector", f"{pods.JOB}={name},{objects.COMPONENT} in ({components})")]
@@ -140,8 +139,6 @@ class Tails:
 
     def _pods(self) -> Mapping[str, str]:
         """By name, the container that has the output."""
-        from ...master.nodes.kubernetes import objects, pods
-
         found = self._api.ask_now("get", self._api.path("pods"), query=self._query)["items"]
         phases = {each["metadata"]["name"]: (each.get("status") or {}).get("phase") for each in found}
         self._ended |= {name for name, phase in phases.items() if phase in ENDED}

@@ -7,9 +7,11 @@ import contextlib
 import json
 import sys
 import time
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from ...master.nodes.kubernetes import objects
+from ...master.nodes.kubernetes.objects import Json
+from ...master.nodes.kubernetes.troubles import steady
 from ...master.nodes.platform import PlatformError
 from ...rendezvous.base.visible import visible
 from ..errors import UsageError
@@ -20,17 +22,12 @@ if TYPE_CHECKING:
     from ...master.nodes.kubernetes.api import Api
     from .unstarted import Trouble
 
-Json = Mapping[str, Any]
-"""An object of the API (hence Any)."""
-
 PAUSE = 1.0
 """Seconds between two looks at a job."""
 
 
 def list_jobs(api: "Api", arguments: argparse.Namespace) -> int:
     """`elastic-job list`."""
-    from ...master.nodes.kubernetes import objects
-
     selector = (("labelSelector", f"{objects.COMPONENT}=job"),)
     found = api.ask_now("get", api.path("configmaps"), query=selector)["items"]
     jobs = {each["metadata"]["name"]: objects.status_of(each) or _unstarted(api, each) for each in found}
@@ -87,7 +84,6 @@ def status_of(api: "Api", name: str) -> Json:
 
 def _look(api: "Api", name: str) -> "tuple[Json, Trouble | None]":
     """The same, and what keeps its master from beginning, where something does."""
-    from ...master.nodes.kubernetes import objects
     from . import unstarted
 
     found = objects.status_of(job_of(api, name))
@@ -133,7 +129,6 @@ class Waiting:
 
     def look(self) -> Json:
         """How the job is; one whose master can never begin is ended here. Raises UsageError, PlatformError."""
-        from ...master.nodes.kubernetes.troubles import steady
         from . import unstarted
 
         found, trouble = _look(self._api, self._name)

@@ -8,8 +8,10 @@ import re
 import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
+from ...master.nodes.kubernetes import objects, pods, store
+from ...master.nodes.kubernetes.objects import Json, Request
 from ...rendezvous.host.named_files import LARGEST_SETTINGS, read_named, reason
 from ...rendezvous.identity.secret import VARIABLE
 from ..errors import UsageError
@@ -18,11 +20,7 @@ from .arguments import parser
 from .managed_nodes import Spans, spans_of
 
 if TYPE_CHECKING:
-    from ...master.nodes.kubernetes.objects import Request
     from ..settings import Options
-
-Json = Mapping[str, Any]
-"""An object of the API (hence Any)."""
 
 NO_FILE = ("join-file", "tls-cert", "tls-key", "tls-ca")
 """Flags of `elastic-run` that name files with secrets, which no pod has."""
@@ -54,8 +52,6 @@ def request_of(
     arguments: argparse.Namespace, flags: Sequence[str], command: Sequence[str], template: Json | None = None
 ) -> "Request":
     """What is to be submitted. Raises UsageError, BadRequest."""
-    from ...master.nodes.kubernetes import objects, pods, store
-
     if not command:
         raise UsageError(
             "elastic-job submit: no script is given: write -- before it, as in elastic-job submit --image=IMAGE "

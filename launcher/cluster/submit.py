@@ -6,24 +6,21 @@ import argparse
 import json
 import re
 import sys
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from ...master.nodes.platform import PlatformError
+from ...master.nodes.kubernetes import indexed_job, objects, store
+from ...master.nodes.kubernetes.objects import Json, Request
+from ...master.nodes.platform import PlatformError, PlatformRefused
 from ...rendezvous.identity.secret import new_secret
 from ..errors import UsageError
 from .arguments import api_of, say
 from .control import delete_job
-from .managed_nodes import NO_PACKAGE
 from .pod_logs import follow
 from .request import request_of
 
 if TYPE_CHECKING:
     from ...master.nodes.kubernetes.api import Api
-    from ...master.nodes.kubernetes.objects import Request
-
-Json = Mapping[str, Any]
-"""An object of the API (hence Any)."""
 
 DETACHED = 0
 """Exit code of a command that stops following a job, which continues."""
@@ -31,10 +28,6 @@ DETACHED = 0
 
 def submit(arguments: argparse.Namespace, flags: Sequence[str], command: Sequence[str]) -> int:
     """Makes the job, and follows it."""
-    try:
-        from ...master.nodes.kubernetes import objects, store
-    except ModuleNotFoundError:
-        raise UsageError(NO_PACKAGE) from None
     request = request_of(arguments, flags, command)
     job = objects.master_job(request)
     if arguments.dry_run:
@@ -95,7 +88,7 @@ def _account_trouble(api: "Api", request: "Request") -> str:
 
 def queue_trouble(api: "Api", request: "Request") -> str:
     """Why this cluster has no such queue, in words; empty where it has, or may not be asked. Raises PlatformError."""
-    from ...master.nodes.kubernetes import indexed_job, queued
+    from ...master.nodes.kubernetes import queued
     from ...master.nodes.kubernetes.api import NOT_FOUND, ApiRefused
 
     names = {name for name in (request.queue, request.master_queue) if name}
@@ -138,9 +131,7 @@ def make(api: "Api", path: str, what: Json) -> Json:
 
 def make_store(api: "Api", request: "Request", owner: Json) -> None:
     """Makes the job's own store, as far as it is not there yet. Raises PlatformError."""
-    from ...master.nodes.kubernetes import store
     from ...master.nodes.kubernetes.api import CONFLICT, NOT_FOUND, ApiRefused
-    from ...master.nodes.platform import PlatformRefused
 
     for part in store.parts(request, owner):
         for group in part.groups or ("",):

@@ -9,11 +9,12 @@ there are no such pods, at what the cluster has noted about the Job. The master 
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from ...elastic_agent.machine import plan
 from ...master.nodes.kubernetes import indexed_job, objects, pods, store, troubles
 from ...master.nodes.kubernetes.api import CONFLICT, NOT_FOUND, ApiRefused
+from ...master.nodes.kubernetes.objects import Json
 from ...master.nodes.platform import PlatformError
 from ...master.nodes.relaunch import Limits
 from ...master.nodes.replica import CannotStart, Exited, NeverStarted, PendingReason, Unschedulable
@@ -22,9 +23,6 @@ from ..console import REFUSED
 
 if TYPE_CHECKING:
     from ...master.nodes.kubernetes.api import Api
-
-Json = Mapping[str, Any]
-"""An object of the API (hence Any)."""
 
 Kind = Literal["waits", "stuck", "failed", "lost", "over"]
 
