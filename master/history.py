@@ -93,7 +93,6 @@ class History:
             self._give_up(error)
 
     def close(self) -> None:
-        """Nothing is recorded any more."""
         if self._file is not None:
             self._file.close()
             self._file = None

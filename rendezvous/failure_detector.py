@@ -75,7 +75,6 @@ class AgentListener:
 
     @property
     def connections(self) -> int:
-        """How many peers are connected."""
         return self._server.connections
 
     async def start(self, bind: str, advertise: str) -> None:

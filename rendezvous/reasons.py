@@ -145,8 +145,6 @@ class LastCallOver(Sentence):
 
 @dataclass(frozen=True, slots=True)
 class AllJoined(Tagged):
-    """The maximum of nodes has joined."""
-
     nodes: Number
 
     def __str__(self) -> str:
@@ -195,8 +193,6 @@ def _standby(nodes: Nodes) -> str:
 
 @dataclass(frozen=True, slots=True)
 class NeverScalesUp(Tagged):
-    """These nodes are standbys by --scale-up=never."""
-
     nodes: Nodes
 
     def __str__(self) -> str:
@@ -264,8 +260,6 @@ class NodesJoined(Tagged):
 
 @dataclass(frozen=True, slots=True)
 class NodesLost(Tagged):
-    """Nodes vanished."""
-
     nodes: Notes
 
     def __str__(self) -> str:
@@ -496,8 +490,6 @@ class StandsStill(Sentence):
 
 @dataclass(frozen=True, slots=True)
 class AllLeaving(Tagged):
-    """Every node was told to leave."""
-
     nodes: Nodes
 
     def __str__(self) -> str:
@@ -539,8 +531,6 @@ class Finishing(Sentence):
 
 @dataclass(frozen=True, slots=True)
 class JobOver(Sentence):
-    """The job has ended so."""
-
     outcome: Words
     words = "the job has ended: {0.outcome}"
 

@@ -79,12 +79,10 @@ class Split:
 
     @property
     def total(self) -> int:
-        """The job's time."""
         return sum(value for _, value in self)
 
     @property
     def seconds(self) -> Mapping[Category, float]:
-        """The same in seconds."""
         return {name: value / MICROSECONDS for name, value in self}
 
     def adding(self, name: Category, value: int) -> "Split":

@@ -165,12 +165,10 @@ class Channel:
         return Back(text=visible(head.text)) if head.error else decode(Back, body)
 
     def ask(self, call: Call) -> Back:
-        """Sends, and waits."""
         self.send(call)
         return self.receive()
 
     def close(self) -> None:
-        """Hangs up."""
         self._socket.close()
 
     def _fill(self, count: int) -> None:

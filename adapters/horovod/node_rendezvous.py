@@ -75,12 +75,10 @@ class Told:
 
     @property
     def world_size(self) -> int:
-        """All workers."""
         return sum(self.workers)
 
 
 def told_by(line: bytes) -> Told:
-    """A line of the agent's."""
     found: dict[str, Any] = json.loads(line)  # Any: JSON
     peers: list[dict[str, Any]] = found["peers"]
     by_node: dict[int, list[str]] = {}
@@ -347,8 +345,6 @@ async def notify(to: messages.Registered, number: int) -> None:
 
 
 class NodeRendezvous:
-    """This process."""
-
     def __init__(self) -> None:
         self.rounds: dict[int, Live] = {}  # of which the agent has told here, by number
         self._workers: list[LocalWorker] = []
@@ -357,7 +353,6 @@ class NodeRendezvous:
         self.leaving_seconds = (int(seconds) if seconds.isdigit() else TIMEOUT_SECONDS) / 2 + 1
 
     def forget(self, worker: LocalWorker) -> None:
-        """It has ended."""
         worker.close()
         if worker in self._workers:
             self._workers.remove(worker)
@@ -407,7 +402,6 @@ async def say_who_is_missing(store: RoundStore, number: int) -> None:
 
 
 def say(line: str) -> None:
-    """Prints one line."""
     print(line, flush=True)
 
 
@@ -421,7 +415,6 @@ async def run() -> None:
 
 
 def main() -> None:
-    """The process."""
     try:
         asyncio.run(run())
     except OSError as error:

@@ -21,7 +21,6 @@ class Parser(argparse.ArgumentParser):
 
 
 def say(line: str) -> None:
-    """Prints a line for a person."""
     console.say(line, command="elastic-job")
 
 
@@ -37,7 +36,6 @@ def api_of(arguments: argparse.Namespace) -> "Api":
 
 
 def parser() -> argparse.ArgumentParser:
-    """Of all verbs."""
     cluster = Parser(add_help=False)
     cluster.add_argument("-n", "--namespace", default="", help="default: the namespace of the current context")
     cluster.add_argument("--kubeconfig", help="default: the one that kubectl uses")

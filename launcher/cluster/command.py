@@ -58,7 +58,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def run() -> NoReturn:
-    """The command itself."""
     try:
         try:
             code = main()

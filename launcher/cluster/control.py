@@ -24,7 +24,6 @@ TRIES = 20
 
 
 def scale(api: "Api", arguments: argparse.Namespace) -> int:
-    """`elastic-job scale`."""
     found = _living(api, arguments.name)
     roles = tuple(json.loads(found["data"][objects.TEMPLATES])["templates"])
     counts: dict[str, int] = {}
@@ -45,13 +44,11 @@ def scale(api: "Api", arguments: argparse.Namespace) -> int:
 
 
 def suspend(api: "Api", arguments: argparse.Namespace) -> int:
-    """`elastic-job suspend` and `resume`."""
     _change(api, arguments.name, lambda control: control.changed(suspend=arguments.verb == "suspend"))
     return 0
 
 
 def cancel(api: "Api", arguments: argparse.Namespace) -> int:
-    """`elastic-job cancel`."""
     from . import unstarted
 
     _change(api, arguments.name, lambda control: control.changed(cancel=True))
@@ -61,7 +58,6 @@ def cancel(api: "Api", arguments: argparse.Namespace) -> int:
 
 
 def delete(api: "Api", arguments: argparse.Namespace) -> int:
-    """`elastic-job delete`."""
     delete_job(api, arguments.name)
     return 0
 

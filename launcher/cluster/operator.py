@@ -96,7 +96,6 @@ async def begin(**_: Any) -> None:
 
 @kopf.on.cleanup()
 async def finish(**_: Any) -> None:
-    """It ends with the operator."""
     await cancel(*_looking)
     _looking.clear()
 

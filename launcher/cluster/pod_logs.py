@@ -37,7 +37,6 @@ ENDED = ("Succeeded", "Failed")
 
 
 def logs(api: "Api", arguments: argparse.Namespace) -> int:
-    """`elastic-job logs`."""
     tails = Tails(api, arguments.name, arguments.tail, master=arguments.master)
     if not arguments.follow:
         job_of(api, arguments.name)  # there is such a job

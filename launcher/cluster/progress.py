@@ -27,7 +27,6 @@ PAUSE = 1.0
 
 
 def list_jobs(api: "Api", arguments: argparse.Namespace) -> int:
-    """`elastic-job list`."""
     selector = (("labelSelector", f"{objects.COMPONENT}=job"),)
     found = api.ask_now("get", api.path("configmaps"), query=selector)["items"]
     jobs = {each["metadata"]["name"]: objects.status_of(each) or _unstarted(api, each) for each in found}
@@ -58,7 +57,6 @@ def _unstarted(api: "Api", config_map: Json) -> Json:
 
 
 def status(api: "Api", arguments: argparse.Namespace) -> int:
-    """`elastic-job status`."""
     before, outage, name = None, Outage(), arguments.name
     while True:
         found = outage.answer(lambda: status_of(api, name)) if arguments.watch else status_of(api, name)
@@ -72,7 +70,6 @@ def status(api: "Api", arguments: argparse.Namespace) -> int:
 
 
 def wait(api: "Api", arguments: argparse.Namespace) -> int:
-    """`elastic-job wait`."""
     until = time.monotonic() + arguments.timeout if arguments.timeout else None
     return until_over(api, arguments.name, until)
 

@@ -100,8 +100,6 @@ MOST_DIGITS = 7
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What somebody asks for."""
-
     method: str
     path: str
     cookie: str = ""
@@ -120,8 +118,6 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What is answered."""
-
     status: HTTPStatus
     body: str = ""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])

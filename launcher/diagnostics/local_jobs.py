@@ -56,7 +56,6 @@ class LocalJob:
             raise NoAnswer(str(error)) from None
 
     async def close(self) -> None:
-        """Hangs up."""
         await self._connection.close()
 
 

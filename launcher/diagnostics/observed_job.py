@@ -71,7 +71,6 @@ class ObservedJob:
             await asyncio.sleep(AGAIN)
 
     async def close(self) -> None:
-        """Hangs up."""
         if self._connection is not None:
             await self._connection.close()
         if self._writer is not None:

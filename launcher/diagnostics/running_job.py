@@ -141,7 +141,6 @@ class RunningJob:
             raise NoAnswer(f"node {node.node} does not tell: {error}") from None
 
     async def close(self) -> None:
-        """Hangs up."""
         await self._link.close()
 
     async def _is_gone(self) -> bool:

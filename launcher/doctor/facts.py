@@ -86,7 +86,6 @@ print(json.dumps(found))
 
 
 def machine(peers: Sequence[Endpoint]) -> Machine:
-    """This machine, as it is now."""
     system = os.uname()
     python = ".".join(map(str, sys.version_info[:3]))
     host, folder = socket.gethostname(), tempfile.gettempdir()
@@ -142,7 +141,6 @@ def _free_to_write(path: str) -> int | str:
 
 
 def python(environ: Mapping[str, str]) -> Python:
-    """The workers' Python, and its torch."""
     path = environ.get("PYTHON_EXEC", "") or workers_python(environ, sys.executable, Path(sys.prefix))[0]
     try:
         done = subprocess.run(

@@ -179,7 +179,6 @@ def of_stacks(trouble: str) -> Finding:
 
 
 def of_python(python: Python) -> Iterator[Finding]:
-    """What workers run with."""
     if python.problem:
         yield Finding("workers' Python", "problem", f"{python.path}: {python.problem}")
         return

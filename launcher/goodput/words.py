@@ -21,7 +21,6 @@ def words(name: str) -> str:
 
 
 def span(seconds: float) -> str:
-    """A time for a person."""
     if seconds < 0.95:
         return f"{seconds:.2f} s"
     if seconds < 120:

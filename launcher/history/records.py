@@ -123,8 +123,6 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a diagnosis has found."""
-
     unix: float
     diagnosis: Diagnosis
 
@@ -192,7 +190,6 @@ class Kept:
     """Seconds between two points."""
 
     def add(self, record: Record) -> None:
-        """One more."""
         match record:
             case Begun():
                 self.begun = record
@@ -208,7 +205,6 @@ class Kept:
                 self.newest[type(record)].append(record)
 
     def wants_point(self, unix: float) -> bool:
-        """It is time for another."""
         return not self.points or unix - self.points[-1].unix >= self.distance
 
     def news(self, diagnosis: Iterable[Diagnosis], unix: float) -> Iterator[Found]:

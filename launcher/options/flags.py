@@ -594,7 +594,6 @@ OTHERS = {
 
 
 def help_text(width: int) -> str:
-    """The help, wrapped to `width` columns."""
     others = (f"  elastic-run {name:<11} {what}" for name, what in OTHERS.items())
     blocks = [
         "elastic-run [flags] train.py [the script's own arguments]",

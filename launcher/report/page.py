@@ -51,7 +51,6 @@ def digest(text: str) -> str:
 
 
 def page(story: Story) -> str:
-    """The whole page, for a file."""
     policy = POLICY.format(style=digest(STYLE))
     head = f'<meta http-equiv="Content-Security-Policy" content="{escape(policy)}">'
     return document(story.job, head, body(story))

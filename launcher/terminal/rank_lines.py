@@ -52,7 +52,6 @@ def stack_lines(evidence: NodeEvidence, rank: int) -> Iterator[str]:
 
 
 def worker_of(evidence: NodeEvidence, rank: int) -> Worker | None:
-    """The one of that rank."""
     return next((each for each in evidence.workers if each.rank == rank), None)
 
 

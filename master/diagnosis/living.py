@@ -24,8 +24,6 @@ class EndedRank:
 
 @dataclass(frozen=True, slots=True)
 class Rank(EndedRank):
-    """One that lives."""
-
     place: Place
 
 

@@ -16,8 +16,6 @@ from .targets import Target
 
 @dataclass(frozen=True, slots=True)
 class Say:
-    """Print a line for a person."""
-
     line: str
 
 
@@ -94,8 +92,6 @@ class Replace:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Note a finding in the trace."""
-
     finding: Finding
 
 

@@ -98,8 +98,6 @@ class Success:
 
 @dataclass(frozen=True, slots=True)
 class EarlierEviction:
-    """An eviction that an earlier master has written."""
-
     incarnation: Name
     reason: NodeReason
 
@@ -129,8 +127,6 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class SuccessesRead:
-    """The successes, read again."""
-
     successes: tuple[Success, ...]
 
 

@@ -112,7 +112,6 @@ class Membership:
         ]
 
     def on(self, event: events.MembershipEvent, number: int, now: float) -> list[Change]:
-        """What follows from `event`."""
         match event:
             case events.Registered():
                 return self._register(event, number, now)
@@ -134,7 +133,6 @@ class Membership:
         return []
 
     def begin_round(self) -> None:
-        """Another round was opened."""
         for node in [node for node, seen in self._members.items() if seen.gone]:
             del self._members[node]
         self._overdue.clear()

@@ -60,12 +60,10 @@ class RoundState:
 
     @property
     def number(self) -> int:
-        """Of `current`."""
         return self.current.number
 
     @property
     def running(self) -> bool:
-        """Of `current`."""
         return self.current.running
 
     def suspended(self, number: int, now: float) -> "RoundState":

@@ -26,7 +26,6 @@ class Goodput:
 
     @classmethod
     def of(cls, split: Split) -> "Goodput":
-        """What it amounts to."""
         ran = sum(value for name, value in split if name in RAN)
         return cls(ran / MICROSECONDS, split.total / MICROSECONDS, split)
 

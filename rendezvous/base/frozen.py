@@ -42,7 +42,6 @@ class _Init:
         self._made = made
 
     def __get__(self, instance: object, owner: type) -> Any:  # Any: a function, or a bound one
-        """The true one."""
         if vars(self._made)["__init__"] is self:
             _complete(self._made)
         return vars(self._made)["__init__"].__get__(instance, owner)

@@ -50,5 +50,4 @@ class Tasks:
             task.result()
 
     async def close(self) -> None:
-        """Ends all of them, and waits for that."""
         await cancel(*self._tasks)

@@ -91,7 +91,6 @@ class Trace:
             self._give_up(error)
 
     def instant(self, name: str, row: str, /, **args: object) -> None:
-        """Something happens now."""
         if self._sink:
             now = self.now()
             self._sink(name, row, now, now, args)
@@ -118,7 +117,6 @@ class Trace:
         return nullcontext() if self.file is None and not self._sink else _Span(self, name, row, args)
 
     def close(self) -> None:
-        """Nothing is recorded any more."""
         self.file = None
         self._later(self._shut)
 

@@ -104,7 +104,6 @@ class Census(Generic[C]):
             yield next(iter(self._observers))
 
     def leaves(self, connection: C) -> None:
-        """It is closed."""
         self._observers.pop(connection, None)
         self._strangers.pop(connection, None)
         self._all.pop(connection, None)

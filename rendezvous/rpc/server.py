@@ -126,7 +126,6 @@ class Server:
 
     @property
     def connections(self) -> int:
-        """How many there are."""
         return self.census.count
 
     def listen(self, listening: socket.socket, *, backlog: int = 1024) -> None:
@@ -148,7 +147,6 @@ class Server:
         await self.tasks.close()
 
     def _take(self, accepted: socket.socket) -> None:
-        """One more has connected."""
         if self._lets_in is not None and not self._lets_in(accepted):
             accepted.close()
             return
@@ -173,7 +171,6 @@ class Server:
             connection.close()
 
     def admitted(self, transport: asyncio.Transport) -> bool:
-        """Whether this one may stay."""
         if self._closed:
             return False
         try:
@@ -229,7 +226,6 @@ class _Connection(asyncio.Protocol):
         self._room: asyncio.Future[None] | None = None  # an observer's answer waits until it does
 
     def begin(self, opening: "asyncio.Task[None]") -> None:
-        """It is being taken by `opening`."""
         self._opening = opening
         opening.add_done_callback(self._opened)
 
@@ -287,7 +283,6 @@ class _Connection(asyncio.Protocol):
             transport.abort()  # it has read nothing for a while, and would keep the descriptor for ever
 
     def abort(self) -> None:
-        """Hangs up at once."""
         if (transport := self._end()) is not None:
             transport.abort()
 

@@ -103,7 +103,6 @@ class Waits:
         self._tell(wait, error)
 
     def done(self, what: str) -> None:
-        """An attempt has succeeded."""
         if wait := self._waits.get(what):
             self._end(wait, wait.since, answered=True)
 

@@ -134,7 +134,6 @@ def decode(kind: type[T], data: bytes, *, unpack: Callable[[object], object] | N
 
 
 def decode_or_none(kind: type[T], data: bytes) -> T | None:
-    """The `kind` that `data` holds; None where it holds none."""
     try:
         return decode(kind, data)
     except Malformed:

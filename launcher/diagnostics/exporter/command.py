@@ -203,7 +203,6 @@ class Jobs:
                     group.create_task(ask(job))
 
     async def close(self) -> None:
-        """Hangs up."""
         for running in self._known.values():
             await running.close()
         self._known.clear()
@@ -236,7 +235,6 @@ class Observed:
         return {self._job: status}
 
     async def close(self) -> None:
-        """Hangs up."""
         await self._observed.close()
 
 

@@ -87,8 +87,6 @@ def _message(line: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class MemberFolder:
-    """A member's folder."""
-
     path: Path
 
     @property

@@ -64,7 +64,6 @@ def keys_under(prefix: bytes) -> dict[str, str]:
 
 
 def node_keys(answer: dict[str, object]) -> list[bytes]:
-    """The leased node keys in the answer to a range."""
     found: list[bytes] = []
     for entry in cast(list[dict[str, str]], answer.get("kvs") or []):
         key = base64.b64decode(entry["key"])

@@ -330,7 +330,6 @@ def _may_hide_a_quorum(probes: Sequence[Probe]) -> bool:
 
 
 def waiting_for(probes: Sequence[Probe]) -> str:
-    """Who is awaited, as a sentence."""
     seen = "; ".join(map(str, probes))
     if len(probes) == 1:
         return f"the store does not answer: {seen}"

@@ -461,7 +461,6 @@ class Endpoints:
         changed.set()
 
     async def close(self) -> None:
-        """Closes every connection."""
         await asyncio.gather(*(endpoint.close() for endpoint in self.all))
         self._notify()
 

@@ -68,7 +68,6 @@ class Renewals:
         self._answered = now
 
     def away_until(self, now: float) -> float:
-        """See `Store.away_until`."""
         return now if now - self._answered > self._allowed else self._away_until
 
 

@@ -279,7 +279,6 @@ class Session:
             raise StoreUnavailable("the store was closed")
 
     def answered(self, endpoint: Endpoint) -> None:
-        """`endpoint` did."""
         self.last_answer = endpoint.address
         self._failing.clear()
         self._set_health(True, f"{endpoint.address} answers")
