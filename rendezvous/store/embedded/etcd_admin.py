@@ -233,15 +233,24 @@ def _understood(reply: bytes) -> dict[str, Any]:
 
 
 async def probe(endpoint: Endpoint, seconds: float = 1.0, tls: ssl.SSLContext | None = None) -> Probe:
-    """What the endpoint does when asked for a linearizable read: only a member with a quorum answers it."""
-    if endpoint.tls:
-        return await _probe_tls(endpoint, seconds)
+    """What the endpoint does when asked for a linearizable read: only a member with a quorum answers it.
+
+    A store behind TLS is the user's own: that it accepts a connection is all that is asked here.
+    """
     try:
+        if endpoint.tls:
+            found = await _resolved(endpoint)
+            async with asyncio.timeout(seconds):
+                _, writer = await _connect(endpoint, found, None)
+            writer.transport.abort()
+            return Probe(endpoint, Reach.ANSWERS)
         answer = await call(endpoint, "/v3/kv/range", {**keys_under(_OWN)}, seconds, tls)
-        found = {base64.b64decode(kv["key"]): base64.b64decode(kv["value"]).decode() for kv in answer.get("kvs", ())}
-        listed = frozenset(filter(None, found.get(ENDPOINTS_KEY, "").split(",")))
+        kept = {base64.b64decode(kv["key"]): base64.b64decode(kv["value"]).decode() for kv in answer.get("kvs", ())}
+        listed = frozenset(filter(None, kept.get(ENDPOINTS_KEY, "").split(",")))
         member = int(answer["header"]["member_id"])
-        return Probe(endpoint, Reach.ANSWERS, found.get(BIRTH_KEY, ""), member, listed=listed)
+        return Probe(endpoint, Reach.ANSWERS, kept.get(BIRTH_KEY, ""), member, listed=listed)
+    except TimeoutError:
+        return Probe(endpoint, Reach.UNREACHABLE, detail=f"no connection within {seconds:g} s")
     except NotAnswered as error:
         return Probe(endpoint, error.reach, detail=error.detail)
     except EtcdAdminRefused as error:
@@ -250,20 +259,6 @@ async def probe(endpoint: Endpoint, seconds: float = 1.0, tls: ssl.SSLContext | 
         return Probe(endpoint, Reach.FOREIGN, detail=str(error))
     except (KeyError, TypeError, ValueError):
         return Probe(endpoint, Reach.FOREIGN, detail="its JSON is not etcd's")
-
-
-async def _probe_tls(endpoint: Endpoint, seconds: float) -> Probe:
-    """A store behind TLS is the user's own: that it accepts a connection is all that is asked here."""
-    try:
-        found = await _resolved(endpoint)
-        async with asyncio.timeout(seconds):
-            _, writer = await _connect(endpoint, found, None)
-    except TimeoutError:
-        return Probe(endpoint, Reach.UNREACHABLE, detail=f"no connection within {seconds:g} s")
-    except NotAnswered as error:
-        return Probe(endpoint, error.reach, detail=error.detail)
-    writer.transport.abort()
-    return Probe(endpoint, Reach.ANSWERS)
 
 
 async def command_line(endpoint: Endpoint, tls: ssl.SSLContext | None) -> tuple[str, ...]:
