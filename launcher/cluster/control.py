@@ -128,7 +128,7 @@ def _owner(found: Json) -> str:
     return str((found["metadata"].get("annotations") or {}).get(elastic_job.OWNER, ""))
 
 
-def _change(api: "Api", name: str, change: "Callable[[Control], Control]") -> None:
+def _change(api: "Api", name: str, change: Callable[[Control], Control]) -> None:
     """Changes what is wanted of a job, with what others have changed meanwhile. Raises UsageError, PlatformError."""
     from ...master.nodes.kubernetes.api import CONFLICT, ApiRefused
 

@@ -8,7 +8,7 @@ import re
 import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from ...master.nodes.kubernetes import objects, pods, store
 from ...master.nodes.kubernetes.objects import Json, Request
@@ -16,11 +16,9 @@ from ...rendezvous.host.named_files import LARGEST_SETTINGS, read_named, reason
 from ...rendezvous.identity.secret import VARIABLE
 from ..errors import UsageError
 from ..options.parse import parse
+from ..settings import Options
 from .arguments import parser
 from .managed_nodes import Spans, spans_of
-
-if TYPE_CHECKING:
-    from ..settings import Options
 
 NO_FILE = ("join-file", "tls-cert", "tls-key", "tls-ca")
 """Flags of `elastic-run` that name files with secrets, which no pod has."""
@@ -50,7 +48,7 @@ POD: Json = {
 
 def request_of(
     arguments: argparse.Namespace, flags: Sequence[str], command: Sequence[str], template: Json | None = None
-) -> "Request":
+) -> Request:
     """What is to be submitted. Raises UsageError, BadRequest."""
     if not command:
         raise UsageError(
@@ -137,7 +135,7 @@ def request_of(
     )
 
 
-def submitted(words: Sequence[str], template: Json) -> "Request":
+def submitted(words: Sequence[str], template: Json) -> Request:
     """What `elastic-job submit` with these words would make, of that pod. Raises UsageError, BadRequest."""
     behind = words.index("--")
     arguments, flags = parser().parse_known_args(["submit", *words[:behind]])
@@ -179,7 +177,7 @@ def _refuse_secret(environment: Mapping[str, str], template: Json) -> None:
         )
 
 
-def _refuse_bare(options: "Options") -> None:
+def _refuse_bare(options: Options) -> None:
     """Raises UsageError where nobody says whether an etcd of the user's own is encrypted."""
     for each in options.store.endpoints:
         if not each.own and not options.trust.insecure and not options.store.credentials.tls:
@@ -213,7 +211,7 @@ def _queue(arguments: argparse.Namespace) -> str:
     return queue
 
 
-def _store_size(arguments: argparse.Namespace, options: "Options") -> int:
+def _store_size(arguments: argparse.Namespace, options: Options) -> int:
     """Members of the store that is made for the job. Raises UsageError."""
     size = cast("int | None", arguments.store_replicas)
     given = [name for name in ("store-replicas", "store-image") if getattr(arguments, name.replace("-", "_"))]
@@ -249,7 +247,7 @@ def _given_conf(flags: Sequence[str]) -> tuple[str, set[str]]:
     return conf, {pair.partition("=")[0].strip() for pair in conf.partition("=")[2].split(",")}
 
 
-def _patience(options: "Options") -> int:
+def _patience(options: Options) -> int:
     """Seconds until the cluster itself gives up a job whose master has not begun: as long as that waits for nodes."""
     user_said = _given_conf(options.given)[1] & {"join_timeout", "timeout"}
     return max(MASTER_SECONDS, math.ceil(options.timing.join_timeout)) if user_said else YEAR

@@ -71,7 +71,7 @@ def submit(arguments: argparse.Namespace, flags: Sequence[str], command: Sequenc
         return DETACHED
 
 
-def _account_trouble(api: "Api", request: "Request") -> str:
+def _account_trouble(api: "Api", request: Request) -> str:
     """Why no master could start, in words: its pods would not even be made. Empty: it can, or nobody may say."""
     from ...master.nodes.kubernetes.api import NOT_FOUND, ApiRefused
 
@@ -86,7 +86,7 @@ def _account_trouble(api: "Api", request: "Request") -> str:
     return ""
 
 
-def queue_trouble(api: "Api", request: "Request") -> str:
+def queue_trouble(api: "Api", request: Request) -> str:
     """Why this cluster has no such queue, in words; empty where it has, or may not be asked. Raises PlatformError."""
     from ...master.nodes.kubernetes import queued
     from ...master.nodes.kubernetes.api import NOT_FOUND, ApiRefused
@@ -129,7 +129,7 @@ def make(api: "Api", path: str, what: Json) -> Json:
         raise
 
 
-def make_store(api: "Api", request: "Request", owner: Json) -> None:
+def make_store(api: "Api", request: Request, owner: Json) -> None:
     """Makes the job's own store, as far as it is not there yet. Raises PlatformError."""
     from ...master.nodes.kubernetes.api import CONFLICT, NOT_FOUND, ApiRefused
 

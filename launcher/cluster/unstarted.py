@@ -9,20 +9,17 @@ there are no such pods, at what the cluster has noted about the Job. The master 
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from ...elastic_agent.machine import plan
 from ...master.nodes.kubernetes import indexed_job, objects, pods, store, troubles
-from ...master.nodes.kubernetes.api import CONFLICT, NOT_FOUND, ApiRefused
+from ...master.nodes.kubernetes.api import CONFLICT, NOT_FOUND, Api, ApiRefused
 from ...master.nodes.kubernetes.objects import Json
 from ...master.nodes.platform import PlatformError
 from ...master.nodes.relaunch import Limits
 from ...master.nodes.replica import CannotStart, Exited, NeverStarted, PendingReason, Unschedulable
 from ...rendezvous.base.frozen import dataclass
 from ..console import REFUSED
-
-if TYPE_CHECKING:
-    from ...master.nodes.kubernetes.api import Api
 
 Kind = Literal["waits", "stuck", "failed", "lost", "over"]
 
@@ -76,7 +73,7 @@ class Patience:
         return f"{trouble.words} (for {seconds:g} s)"
 
 
-def look(api: "Api", name: str) -> Trouble | None:
+def look(api: Api, name: str) -> Trouble | None:
     """What keeps the master of that job from beginning; None where nothing is known. Raises PlatformError."""
     masters = _masters(api, name)
     ends = [each for each in map(pods.end_of, masters) if each is not None]
@@ -111,7 +108,7 @@ def look(api: "Api", name: str) -> Trouble | None:
     return None
 
 
-def lost(api: "Api", name: str, found: Json) -> Trouble | None:
+def lost(api: Api, name: str, found: Json) -> Trouble | None:
     """Why a job of which a master has written `found` has none now; None: it has. Raises PlatformUnavailable."""
     if objects.EXIT_CODE in found:
         return None
@@ -148,7 +145,7 @@ def of_store(members: Mapping[str, PendingReason | None], size: int) -> Trouble 
     return None
 
 
-def end(api: "Api", name: str, why: str, *, begun: bool = False) -> None:
+def end(api: Api, name: str, why: str, *, begun: bool = False) -> None:
     """Ends a job whose master has not begun, as failed. Raises PlatformError.
 
     Args:
@@ -190,7 +187,7 @@ def end(api: "Api", name: str, why: str, *, begun: bool = False) -> None:
                 raise
 
 
-def given_up(api: "Api", name: str) -> Trouble | None:
+def given_up(api: Api, name: str) -> Trouble | None:
     """That the cluster has given the Job up, in its words; None where it has not. Raises PlatformUnavailable."""
     try:
         job = api.ask_now("get", api.path("jobs", name, group=objects.BATCH))
@@ -202,7 +199,7 @@ def given_up(api: "Api", name: str) -> Trouble | None:
     return None
 
 
-def _masters(api: "Api", name: str) -> Sequence[Json]:
+def _masters(api: Api, name: str) -> Sequence[Json]:
     """The pods of that job's masters, the newest last."""
     selector = f"{pods.JOB}={name},{objects.COMPONENT}=master"
     found = api.ask_now("get", api.path("pods"), query=(("labelSelector", selector),))["items"]
@@ -215,7 +212,7 @@ def _never_ran(end: object) -> bool:
     )
 
 
-def _noted(api: "Api", name: str, kind: str, reason: str) -> Sequence[str]:
+def _noted(api: Api, name: str, kind: str, reason: str) -> Sequence[str]:
     """What the cluster has noted about an object, the newest last; nothing where it may not be asked."""
     fields = f"involvedObject.name={name},involvedObject.kind={kind},reason={reason}"
     try:

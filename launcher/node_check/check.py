@@ -5,13 +5,13 @@ import contextlib
 import secrets
 import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from ...rendezvous.failure_detector import listener
 from ...rendezvous.store.contract import Store
 from ...rendezvous.store.endpoint import Endpoint
+from ..address import Address
 from ..doctor import facts
-from ..doctor.findings import Finding, of_machine, of_python, of_store
+from ..doctor.findings import Finding, Python, of_machine, of_python, of_store
 from ..settings import Options
 from . import collective
 from .collective import Place
@@ -19,10 +19,6 @@ from .machine import measure, of_figures
 from .meeting import Meeting, Present
 from .pairs import MARK, TURNS, Outcome
 from .versions import differences, versions_of
-
-if TYPE_CHECKING:
-    from ..address import Address
-    from ..doctor.findings import Python
 
 COMING = 60.0
 """Seconds for the others to come to be checked with, at most."""
@@ -36,7 +32,7 @@ AHEAD = 1.0
 
 async def check(
     options: Options,
-    where: "Address",
+    where: Address,
     endpoints: Sequence[Endpoint],
     store: Store,
     environ: Mapping[str, str],
@@ -81,9 +77,9 @@ def _told(findings: Iterable[Finding], say: Callable[[str], None]) -> str:
 
 async def _with_others(
     options: Options,
-    where: "Address",
+    where: Address,
     store: Store,
-    python: "Python",
+    python: Python,
     environ: Mapping[str, str],
     say: Callable[[str], None],
 ) -> str:
