@@ -12,10 +12,11 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Generic, Literal, Protocol, TypeVar, cast
+from typing import Any, Generic, Literal, TypeVar, cast
 
 import grpc as _grpc
 import grpc.aio as _aio
+from google.protobuf.message import Message
 
 from ...base.errors import LeaseLost, NoThreads, StoreError, StoreRefused
 from ...base.frozen import dataclass, field
@@ -79,12 +80,6 @@ class Credentials:
 
     user: str
     password: str = field(repr=False)
-
-
-class Message(Protocol):
-    """A generated protobuf message, as far as the wire needs it."""
-
-    def SerializeToString(self) -> bytes: ...
 
 
 M = TypeVar("M", bound=Message)
@@ -192,9 +187,8 @@ class Endpoint:
 
     def open(self) -> None:
         """Begins to connect, and stays connected from now on."""
-        if self._channel is not None:
-            return
-        self._connect()
+        if self._channel is None:
+            self._connect()
 
     def _connect(self) -> None:
         target = f"dns:///{self.address.replace('%', '%25')}"
