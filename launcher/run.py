@@ -93,11 +93,12 @@ def setup(
 def terms(options: Options, written: Command | None = None, identity: "Identity | None" = None) -> Terms:
     """What the job's master needs, wherever it runs; `written`, `identity`: as for `setup`."""
     command = options.command
-    own, source = _own_commands(options), tuple[str, ...]()
+    own = [options.command_of(role) for role in options.roles if role.command]
+    source = tuple[str, ...]()
     if not options.job_id_given and options.store.kind != "memory":
         from .source import digests  # here, because a job of one node has nobody to compare them with
 
-        source = tuple(dict.fromkeys(line for each in (written or command, *own.values()) for line in digests(each)))
+        source = tuple(dict.fromkeys(line for each in (written or command, *own) for line in digests(each)))
     fingerprint = Fingerprint(
         script=command.target if command.kind != "script" else os.path.normpath(command.target),
         arguments=concealed(command.args, identity),
@@ -121,11 +122,6 @@ def terms(options: Options, written: Command | None = None, identity: "Identity 
         fingerprint=fingerprint,
         farewell_seconds=options.timing.close_timeout,
     )
-
-
-def _own_commands(options: Options) -> dict[str, Command]:
-    """By role, of those that have one of their own."""
-    return {role.name: options.command_of(role) for role in options.roles if role.command}
 
 
 async def run(

@@ -145,9 +145,10 @@ async def store_of(
         opened.push_async_callback(store.close)
         try:
             _refuse_old((await store.status()).version, text)
-            if not any(endpoint.secret for endpoint in endpoints):
-                await _refuse_other_secret(store, options.job_id)
-            if hosting.local and await store.get(Keys(options.job_id).leader) is None:
+            leader = await store.get(Keys(options.job_id).leader)
+            if leader is not None and not any(endpoint.secret for endpoint in endpoints) and unreadable(leader.value):
+                raise OtherSecret(runs_with_another(options.job_id))
+            if hosting.local and leader is None:
                 started(hosting.local.endpoint)  # by another job, and this one begins here
         except StoreRefused as error:  # certificates, a password or endpoints that are not those of this etcd
             raise NoUsableEtcd(f"the store at {text} cannot be used: {error}") from None
@@ -268,13 +269,6 @@ def _seal(endpoints: Iterable[Endpoint], identity: "Identity | None") -> "Seal |
     from ..rendezvous.identity.sealing import SecretSeal
 
     return SecretSeal(identity.secret)
-
-
-async def _refuse_other_secret(store: Store, job: str) -> None:
-    """Raises OtherSecret where the nodes of the job that runs under this id write what this node cannot read."""
-    leader = await store.get(Keys(job).leader)
-    if leader is not None and unreadable(leader.value):
-        raise OtherSecret(runs_with_another(job))
 
 
 def _refuse_old(version: str, where: str) -> None:

@@ -345,7 +345,9 @@ class Master:
                 if not self._changed.is_set():
                     await _wait(self._changed, None if until is None else until - self._now())
             case effects.CleanUp(succeeded):
-                return await self._clean_up(succeeded)
+                with contextlib.suppress(Deposed):  # cleaned up by an attempt whose answer was lost
+                    await self._publisher.clean_up(succeeded=succeeded)
+                return self._controller.header
         return None
 
     async def _publish(self, effect: effects.Publish) -> None:
@@ -361,13 +363,6 @@ class Master:
             await publisher.put_header(header)
         revision = publisher.header_revision
         self._tell(events.Published(header, revision, self._store.reached(revision)))
-
-    async def _clean_up(self, succeeded: bool) -> Header:
-        header = self._controller.header
-        assert header is not None, "a job ends by a header"
-        with contextlib.suppress(Deposed):  # cleaned up by an attempt whose answer was lost
-            await self._publisher.clean_up(succeeded=succeeded)
-        return header
 
 
 async def _wait(event: asyncio.Event, seconds: float | None) -> None:

@@ -50,7 +50,7 @@ class Horovod(Plain):
         """Where the worker stands, and where its node's rendezvous is."""
         if worker.role_world_size not in (0, round.world_size):
             raise ValueError(ONE_ROLE)
-        interface, port = _reached(round, worker)
+        interface, *ports = round.services.get(SERVICE, "").split() or [""]  # as the service has said
         here = assign(worker.rank, worker.local_rank, worker.node_rank, _workers(round, worker))
         given: dict[str, str | None] = {
             **here.variables,
@@ -59,8 +59,8 @@ class Horovod(Plain):
             "HOROVOD_CPU_OPERATIONS": "gloo",
             "HOROVOD_ELASTIC": "1",
             "HOROVOD_GLOO_RENDEZVOUS_ADDR": "127.0.0.1",
-            "HOROVOD_GLOO_RENDEZVOUS_PORT": port,
-            "HOROVOD_GLOO_IFACE": inherited.get("HOROVOD_GLOO_IFACE", interface),
+            "HOROVOD_GLOO_RENDEZVOUS_PORT": next(iter(ports[worker.local_rank :]), None),
+            "HOROVOD_GLOO_IFACE": inherited.get("HOROVOD_GLOO_IFACE", interface.removeprefix("-") or None),
             TIMEOUT: inherited.get(TIMEOUT, str(TIMEOUT_SECONDS)),
             "MASTER_PORT": None,  # it is the rendezvous'
         }
@@ -74,12 +74,6 @@ class Horovod(Plain):
         """One on every node, for as long as the job."""
         program = str(Path(__file__).with_name("service.py"))
         return (Service(SERVICE, (program,), "job", "every", READY_SECONDS, between_nodes=True),)
-
-
-def _reached(round: Round, worker: Worker) -> tuple[str | None, str | None]:
-    """The network interface, and the port of this worker's rendezvous, as the service has said."""
-    interface, *ports = round.services.get(SERVICE, "").split() or [""]
-    return interface.removeprefix("-") or None, ports[worker.local_rank] if worker.local_rank < len(ports) else None
 
 
 def _workers(round: Round, worker: Worker) -> list[int]:

@@ -22,7 +22,10 @@ def lines(status: Status) -> Iterator[str]:
     yield from (f"  {line}" for line in _table(rows))
     if status.returning:
         yield f"  may register again, since the store was away: {', '.join(map(visible, status.returning))}"
-    yield f"  so far: {_so_far(status)}"
+    so_far = in_words(status.tally, status.max_restarts) or ["no incidents"]
+    if (share := status.goodput.share) is not None:
+        so_far.append(f"goodput {100 * share:.1f} % of {_span(status.goodput.elapsed)}")
+    yield f"  so far: {', '.join(so_far)}"
     yield from (f"  lost: {words}" for words in (lost(status.goodput.split),) if words)
     if status.state == "open" and status.steps is not None:
         yield f"  steps: {steps_words(status.steps)}"
@@ -44,13 +47,6 @@ def _state(status: Status) -> str:
     why = f" ({visible(str(status.reason))})" if status.reason else ""
     workers = f", {plural(status.world_size, 'worker')}" if status.state == "open" else ""
     return f"{words} in round {status.round} for {_span(status.age)}{workers}{why}"
-
-
-def _so_far(status: Status) -> str:
-    parts = in_words(status.tally, status.max_restarts) or ["no incidents"]
-    if (share := status.goodput.share) is not None:
-        parts.append(f"goodput {100 * share:.1f} % of {_span(status.goodput.elapsed)}")
-    return ", ".join(parts)
 
 
 def _row(node: Node, *, standby: bool = False) -> tuple[str, ...]:

@@ -96,11 +96,6 @@ def _text(value: object) -> str:
     return escape(visible(str(value)))
 
 
-def _block(value: str) -> str:
-    """Several lines from anywhere."""
-    return "\n".join(_text(each) for each in value.rstrip("\n").split("\n"))
-
-
 def _moment(unix: float) -> str:
     made = local_time(unix)
     return f'<time datetime="{made}">{made}</time>' if made[0].isdigit() else made
@@ -238,7 +233,8 @@ def rank_page(rank: int, where: str, stacks: Iterable[str], log: Iterable[str], 
 
 def _pre(text: str, name: str, key: str) -> str:
     """`key`: by which a live page knows it again."""
-    return f'<pre tabindex="0" role="region" aria-label="{escape(name)}" data-scroll="{key}">{_block(text)}</pre>'
+    lines = "\n".join(_text(each) for each in text.rstrip("\n").split("\n"))
+    return f'<pre tabindex="0" role="region" aria-label="{escape(name)}" data-scroll="{key}">{lines}</pre>'
 
 
 def _section(key: str, title: str, content: str, kind: str = "") -> str:

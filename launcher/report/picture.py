@@ -93,7 +93,9 @@ def _chart(
     for value in dict.fromkeys((0.0, half, most)):
         made.append(f'<line class="grid" x1="{_LEFT}" x2="{right}" y1="{y(value):.1f}" y2="{y(value):.1f}"/>')
         made.append(f'<text x="{_LEFT - 6}" y="{y(value) + 4:.1f}" text-anchor="end">{value:g}</text>')
-    for at in _ticks(span, 6 if width == WIDE else 3):
+    wanted = 6 if width == WIDE else 3
+    step = next((each for each in NICE if span / each <= wanted), span / wanted)
+    for at in (step * index for index in range(int(span / step) + 1)):
         made.append(f'<text x="{x(began + at):.1f}" y="{bottom + 16}" text-anchor="middle">{clock(at)}</text>')
     if points:
         path = " ".join(f"{x(at):.1f},{y(value):.1f}" for at, value in points)
@@ -110,11 +112,6 @@ def _chart(
             f'<text x="{at:.1f}" y="{bottom + 36}">{escape(label)}</text><title>{escape(titles)}</title></a>'
         )
     return "".join([*made, "</svg>"])
-
-
-def _ticks(span: float, wanted: int) -> list[float]:
-    step = next((each for each in NICE if span / each <= wanted), span / wanted)
-    return [step * index for index in range(int(span / step) + 1)]
 
 
 def _apart(marks: Sequence[Mark], x: Callable[[float], float]) -> list[tuple[float, str, str, str]]:

@@ -5,7 +5,7 @@ so a stream that breaks anywhere is resumed exactly where the reader is.
 """
 
 import itertools
-from collections.abc import AsyncGenerator, Iterable, Iterator
+from collections.abc import AsyncGenerator
 
 from ...base.errors import Compacted, StoreUnavailable
 from ..contract import Event, KeyValue
@@ -52,10 +52,10 @@ async def follow(
                 raise AttemptFailed("unsent", f"{endpoint.address}: it is behind by an unknown number of revisions")
             while True:
                 response = await _receive(endpoint, stream)
-                for revision, events in _by_revision(response.events, seal):
+                for revision, events in itertools.groupby(response.events, key=lambda event: event.kv.mod_revision):
                     position = revision + 1
                     session.saw(revision)
-                    yield events
+                    yield tuple(_event(event, seal) for event in events)
                 if not response.events:  # progress: up to here there was nothing to tell
                     position = max(position, response.header.revision + 1)
         except AttemptFailed as failure:
@@ -121,11 +121,6 @@ async def _next(endpoint: Endpoint, stream: Stream[pb.WatchResponse], seconds: f
         # An old token looks like a missing permission, so a new one is tried first.
         failure = AttemptFailed("token", failure.words, failure.error)
     raise failure
-
-
-def _by_revision(events: Iterable[pb.Event], seal: Seal | None) -> Iterator[tuple[int, tuple[Event, ...]]]:
-    for revision, group in itertools.groupby(events, key=lambda event: event.kv.mod_revision):
-        yield revision, tuple(_event(event, seal) for event in group)
 
 
 def _event(event: pb.Event, seal: Seal | None) -> Event:
