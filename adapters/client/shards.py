@@ -26,55 +26,42 @@ class Shard:
     """Records that are leased to this process; `elastic_run.data.shards` gives them.
 
     Attributes:
+        epoch: from 0.
+        number: which shard of its epoch's data it is, from 0; in other epochs it is the same records.
+        index: which shard in the order of all epochs it is, from 0: what `Shards.mark` takes.
+        file: the file that `start`, `stop` and `indices` count in; empty where the dataset has no files.
+        start, stop: the first record of the whole shard, and the one after its last.
+        key: a name for its output (`e00000-s000000123`): no other shard has it, and the same one has it when it is done
+            again, so that what is written under it is replaced and not doubled.
         offset: records of it, in the order of their use, that are in the model already; 0 unless a worker was lost in
             the middle of it, or a checkpoint was taken there.
     """
 
-    __slots__ = ("_indices", "_leaser", "_progress", "_said", "_span", "offset")
+    __slots__ = (
+        "_indices",
+        "_leaser",
+        "_progress",
+        "_said",
+        "_span",
+        "epoch",
+        "file",
+        "index",
+        "key",
+        "number",
+        "offset",
+        "start",
+        "stop",
+    )
 
     def __init__(self, leaser: Leaser, span: Span, offset: int) -> None:
         self._leaser = leaser
         self._span = span
+        self.epoch, self.number, self.index = span.epoch, span.number, span.shard_index
+        self.file, self.start, self.stop, self.key = span.file, span.start, span.stop, span.key
         self.offset = offset
         self._indices: Sequence[int] | None = None
         self._progress = 0
         self._said = False
-
-    @property
-    def epoch(self) -> int:
-        """From 0."""
-        return self._span.epoch
-
-    @property
-    def number(self) -> int:
-        """Which shard of its epoch's data it is, from 0; in other epochs it is the same records."""
-        return self._span.number
-
-    @property
-    def index(self) -> int:
-        """Which shard in the order of all epochs it is, from 0: what `Shards.mark` takes."""
-        return self._span.shard_index
-
-    @property
-    def file(self) -> str:
-        """The file that `start`, `stop` and `indices` count in; empty where the dataset has no files."""
-        return self._span.file
-
-    @property
-    def start(self) -> int:
-        """The first record of the whole shard."""
-        return self._span.start
-
-    @property
-    def stop(self) -> int:
-        """The record after the last one of the whole shard."""
-        return self._span.stop
-
-    @property
-    def key(self) -> str:
-        """A name for its output (`e00000-s000000123`): no other shard has it, and the same one has it when it is done
-        again, so that what is written under it is replaced and not doubled."""
-        return self._span.key
 
     @property
     def indices(self) -> Sequence[int]:
