@@ -38,10 +38,6 @@ class WorkerSettings:
     and for a dry run.
 
     Attributes:
-        job: the job's id.
-        node: this node's name.
-        adapter: of their framework.
-        command: their command line.
         inherited: the launcher's own environment, without its secrets.
         told: what our library in them is told; the agent adds its address.
         commands: by role, the command line where it is not `command`.
@@ -91,7 +87,6 @@ def worker_environment(
     """The whole environment of one worker.
 
     Args:
-        adapter: of its framework.
         round, worker: what it is part of, and who it is.
         inherited: the launcher's own environment.
         told: what our library in it is told.

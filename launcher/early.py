@@ -90,10 +90,6 @@ def never_warm(options: Options, environ: Mapping[str, str]) -> str:
 def recipe(options: Options, workers: WorkerSettings) -> Recipe | None:
     """What a warm interpreter for the workers of this node is made of; None where each is a fresh process.
 
-    Args:
-        options: what was asked for.
-        workers: what they have in common.
-
     Raises UsageError where the framework's adapter has no environment for them.
     """
     command, adapter = options.command, workers.adapter

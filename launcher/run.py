@@ -134,7 +134,6 @@ async def run(
     """Takes this machine's part in the job, and prints how it ended. Raises UsageError where it cannot even begin.
 
     Args:
-        options: what was asked for.
         workers: what its workers have in common.
         entered: when the command line was begun to be read, in monotonic seconds; None: there was none.
         early: what was begun before (`early.begin`).

@@ -78,7 +78,6 @@ class Master:
         trace: where it records evidence, decisions and what it publishes; None: nowhere.
         history: where it records what the controller is told and decides; None: nowhere.
         here: what the agent in this process tells of its workers; None: there is no agent.
-        security: what the job's agents speak.
 
     Attributes:
         over: it publishes the end of the job, or has done so; what is left is to remove the job's keys.

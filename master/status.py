@@ -84,7 +84,6 @@ class Diagnosis:
 
     Attributes:
         domain, outlook: of the finding's kind; see `diagnosis/findings.py`.
-        words: the sentence for it.
     """
 
     ago: float
@@ -118,15 +117,12 @@ class Status:
         deadline: in so many seconds it decides again; None: when something happens.
         in_place: the round was opened in place.
         targets: how many nodes the job wants, for each role where it has roles.
-        world_size: workers in the round.
         nodes: those of the round, in rank order; of a suspended job, those that it had.
         standbys: other registered nodes, in order of arrival; why they wait is in `next`.
         returning: nodes whose leases ended while the store was away, and that may register again.
         tally: what happened so far; the incident that opened the round is counted.
-        max_restarts: failures that are allowed.
         incidents: the newest, the newest last; a new master knows of one before it.
         datasets: how far the workers are with each that they lease shards of.
-        goodput: see there.
         diagnosis: why it makes no progress, the strongest evidence first; empty where it makes some.
         steps: optimizer steps a second, where rank 0 commits its steps; None: nobody tells of them.
     """

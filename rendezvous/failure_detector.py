@@ -48,7 +48,6 @@ class AgentListener:
 
     Args:
         incarnation: who it says it is.
-        listen: makes its socket.
         methods: what can be asked; whoever only watches is silent.
         security: what peers must have and speak.
         say: prints a line about connections that were closed because of a bound, now and then.

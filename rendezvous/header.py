@@ -30,7 +30,6 @@ class Incident:
     """One fault with all its consequences: one cause, charged once.
 
     Attributes:
-        round: in which it happened.
         cause: what it is charged to.
         reason: what it amounts to.
         node, host: where its root cause was; empty where it is not one node's.
@@ -89,10 +88,8 @@ class Header:
         prefix, nodes: the assignments that this header makes valid, and how many they are (a waiting header names the
             last round's).
         previous_nodes: how many nodes the round before had.
-        world_size: worker processes in all.
         master_addr, master_port: where the workers meet: on the first node.
         restart_count: the most failures charged so far, this round's included; the same on every node.
-        max_restarts: how many failures are allowed.
         fingerprint: what every node must have been started with.
         tally: closed incidents, this round's cause not included.
         incident: why this round was opened, where that was an incident; the root cause where the job failed.

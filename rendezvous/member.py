@@ -41,7 +41,6 @@ class Exit:
     Attributes:
         round: the round that it belonged to.
         code: its exit code, or None where a signal ended it.
-        signal: the signal's number, or None.
         message: the last line of its traceback or error file; empty where it left none.
         traceback: its own traceback as text, at most MAX_TRACEBACK_BYTES; empty where it left none.
         log: where what explains its end is kept on its machine, its stderr or stdout; empty where it is not kept.
@@ -223,7 +222,6 @@ class Member:
         incarnation: random; another life of the same machine is another incarnation.
         host: what its peers call the machine; the workers' MASTER_ADDR where it has rank 0.
         agent_address: `host:port` of the agent's listener (see `failure_detector.py`).
-        nproc: worker processes that it runs.
         ports: ports that were free on it for the workers' MASTER_PORT; rounds take them in turn.
         worker_ports: ports that it holds for its workers themselves (`peers.py`); empty where they need none.
         fingerprint: what it was started with.

@@ -23,11 +23,9 @@ class Assignment:
     """What one node does in one round: workers with the global ranks `first_rank .. first_rank + nproc - 1`.
 
     Attributes:
-        round: the round's number.
         node, incarnation: whose it is; another incarnation of the node has no part in it.
         group_rank, group_size: the node's rank among the round's nodes, and how many these are.
         first_rank, nproc, world_size: its workers among all workers.
-        role: of its workers.
         role_first_rank, role_world_size: its workers among those of the same role.
         since: workers that the node started for this round, or a later one before `round`, go on in `round`, with the
             ranks that they have; 0: it starts them anew.

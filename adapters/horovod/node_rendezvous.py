@@ -158,7 +158,6 @@ class LocalWorker:
     """One worker of this node, from its start on, or from the start of the one that it would replace.
 
     Attributes:
-        local_rank: its own.
         live: the round that it is in.
         assignment: in that round; None: it has not come yet.
         registered: where it can be notified; None: it does not use `hvd.elastic`, or not yet.

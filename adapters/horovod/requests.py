@@ -26,7 +26,6 @@ class Request:
     Attributes:
         method: as GET.
         path: from its first slash on.
-        body: as it came.
     """
 
     method: str

@@ -15,11 +15,7 @@ T = TypeVar("T")
 
 
 class RoundStore:
-    """The store of one round.
-
-    Args:
-        world_size: workers of the round.
-    """
+    """The store of one round."""
 
     def __init__(self, world_size: int) -> None:
         self._world_size = world_size

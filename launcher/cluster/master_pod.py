@@ -58,7 +58,6 @@ class Cluster:
     """The job of this pod, as the cluster has it, from before its store answers.
 
     Args:
-        api: the server.
         job: loaded.
         say: prints one line for a person.
 

@@ -146,7 +146,6 @@ class Site:
         """The answer.
 
         Args:
-            title: of the page.
             main, rank: make what the page, and that of a rank, hold now; asked only where somebody may look.
             healthy: the agent does its work; anybody may know that.
         """

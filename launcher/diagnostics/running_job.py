@@ -91,7 +91,6 @@ class RunningJob:
 
     Args:
         store: where it is; the caller closes it.
-        job: its id.
         security: what its agents speak.
     """
 

@@ -196,9 +196,7 @@ def of_deadlines(
     """The times that are in force, from the shortest purpose to the longest, and where two contradict each other.
 
     Args:
-        times: of the job.
         shutdown: its --shutdown-timeout.
-        python: the workers'.
         grace: seconds between the platform's SIGTERM and its SIGKILL, and whose they are; None where it does not tell.
     """
     yield Finding("deadlines", "ok", f"lease_ttl {times.lease_ttl:g} s: a silent node is lost after that")

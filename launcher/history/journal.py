@@ -70,9 +70,6 @@ class Journal:
         folder: where the file is made; None: the events are only kept in memory.
         say: prints one line for a person, from any thread.
         now: the wall clock.
-
-    Attributes:
-        kept: the events.
     """
 
     def __init__(

@@ -65,8 +65,6 @@ class Meeting:
     """One node's part in a check. Raises StoreError.
 
     Args:
-        store: the job's.
-        job: its id.
         me: this node; its name must be its own alone.
         most: nodes that the job may have: when so many have come, nobody else is waited for.
         settle: seconds without another arrival after which the check begins.

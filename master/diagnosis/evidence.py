@@ -98,7 +98,6 @@ class ThreadState:
         child: it is of a process that the worker has started.
         state: as the kernel calls it.
         cpu: seconds of processor that it has used, and for which it was ready to use one.
-        blocked: what it waits for.
         frames: its Python stack, the innermost first.
     """
 
@@ -175,7 +174,6 @@ class Worker:
         connections: its TCP connections, so that it is known who is connected with whom.
         children: its descendants.
         descriptors, descriptor_limit: open files, and how many it may have; 0: it is not known.
-        threads: of the process.
         resident: bytes of memory.
         stacks: why there are no Python stacks; empty where there are.
         last_lines: of its output, the last one last.
@@ -226,7 +224,6 @@ class NodeEvidence:
         unix_time: what this machine's clock says, in the middle of the looks.
         memory, memory_limit: bytes that are used, and that may be: of the control group, else of the machine.
         processes, process_limit: the same of processes and threads; 0: not known.
-        disks: see there.
         blind: not all connections of its workers could be read.
     """
 
@@ -252,8 +249,6 @@ class Answer:
         evidence: None where there is none.
         trouble: why.
         skew: seconds by which its clock is ahead of the asker's, at least; 0 within what the way explains.
-        role: of its workers.
-        workers: how many it has.
     """
 
     node: Name

@@ -43,7 +43,6 @@ class Here:
     """The agent in which the master runs, which is asked without a connection.
 
     Attributes:
-        incarnation: of its node.
         look, condemn, replace: its methods.
         tell: takes each finding, for the summary.
     """

@@ -138,14 +138,11 @@ class Finding:
     Attributes:
         kind: see above; `domain` and `outlook` follow from it.
         rank: the suspect; None: the whole node.
-        node: on which it is.
-        strength: of the evidence.
         where: the place in the script, or what it waits for; empty where it is not known.
         waiting: ranks that wait for it.
         waiting_where: where they do.
         seconds: for which that has lasted, at least.
         last_lines: of the suspect's output.
-        round: of the job.
         frames: calls of the suspect's stack, the innermost first; empty where it was not taken.
         done: what the master did about it; empty where it was only told.
     """

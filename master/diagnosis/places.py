@@ -110,7 +110,6 @@ class Place:
     """Where one worker is.
 
     Attributes:
-        what: see there.
         where: in words: the line of the script, and what it calls or waits for there.
         peers: ranks whose connections it waits for.
         still: nothing has moved between the first look and the last.
@@ -167,7 +166,6 @@ def place(network: str, worker: Worker, ends: Ends, bar: float = 0.0) -> Place:
     """Where `worker` is.
 
     Args:
-        network: in which it is.
         ends: of all workers of the job.
         bar: seconds for which it must have been quiet to be taken for one that stands still.
     """

@@ -26,7 +26,6 @@ class Condemned:
     """A worker that is to be killed, so that the job continues with new ones.
 
     Attributes:
-        round: it belongs to.
         why: the job stood still, in the message of its end.
     """
 
@@ -57,12 +56,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Suspected:
-    """A node of the round that is examined.
-
-    Attributes:
-        role: of its workers.
-        workers: how many they are.
-    """
+    """A node of the round that is examined."""
 
     node: Name
     incarnation: Name

@@ -101,7 +101,6 @@ def suspects(answers: Sequence[Answer], round: int) -> tuple[Finding, ...]:
 
     Args:
         answers: of all nodes of the round.
-        round: its number.
     """
     found = [*_of_ranks(answers, round), *limits.of_nodes(answers, round)]
     order = {"certain": 0, "strong": 1, "weak": 2}
@@ -177,7 +176,6 @@ def _judged(
 
     Args:
         living, ended: of them.
-        round: of the job.
         whole: they are all ranks of the job.
         seen: all of the job are seen.
         across: they are of several roles.

@@ -133,7 +133,6 @@ class Publish:
     """Make this header the current one; where a round is opened, only if its nodes are all there at the last moment.
 
     Attributes:
-        what: `open`, `suspend` or `finish`.
         header: where a round is opened, without the prefix of its assignments.
         assignments: of the round that is opened.
         begun: since when there was a reason for it (the master's clock).

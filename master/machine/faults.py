@@ -26,7 +26,6 @@ class Charge:
     Attributes:
         tally: what has happened; of the end of a job, all of it, else without `incident`.
         incident: why it is decided, where one is the reason.
-        max_restarts: of the job.
         begun: since when there was a reason for it (the master's clock).
     """
 

@@ -148,7 +148,6 @@ class Evidence:
     """What is known of one round's end.
 
     Attributes:
-        round: its number.
         exits: failed workers, in order of arrival at the master.
         lost: (node, how it was noticed) for every node that vanished.
         left: (node, why) for every node that leaves in order.

@@ -38,7 +38,6 @@ class _Case:
     Attributes:
         since: when the first of it came, on the master's clock.
         ran: seconds for which the round had been open then.
-        evidence: all of it.
         alike: every worker that has failed did so as the first one.
         likeness: how that one failed; empty where nobody has, or where it tells nothing.
     """

@@ -17,7 +17,6 @@ class Mismatches:
     """Of one leadership.
 
     Args:
-        job: its id.
         fingerprint: what its nodes were started with.
 
     Attributes:

@@ -96,7 +96,6 @@ class Invitation:
     Attributes:
         endpoints: of the store, with commas; empty where the text is a secret alone.
         job: the job's id; empty where the text is a secret alone.
-        secret: the job's.
     """
 
     endpoints: str

@@ -24,7 +24,6 @@ class Acceptor:
 
     Args:
         listening: the socket; closed with this.
-        take: is given each connection.
         short: is told now and then that none can be accepted.
     """
 

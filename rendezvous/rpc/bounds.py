@@ -56,11 +56,7 @@ def bounds_of_this_process(*, silent: bool) -> Bounds:
 
 
 class Census(Generic[C]):
-    """Counts connections, and what they take.
-
-    Args:
-        bounds: what they may take.
-    """
+    """Counts connections, and what they take."""
 
     def __init__(self, bounds: Bounds) -> None:
         self._bounds = bounds

@@ -21,7 +21,6 @@ class Connection(asyncio.Protocol):
     Args:
         reader, writer: what has just been dialled; the peer says nothing more before it is asked.
         peer: whom, in words.
-        caller: who asks.
     """
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, peer: str, caller: Caller) -> None:

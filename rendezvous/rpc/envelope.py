@@ -66,7 +66,6 @@ class Asked:
 
     Attributes:
         id: the asker's own, for this connection.
-        method: what is asked.
         seconds: how long an answer is of use, from the request's arrival on.
     """
 

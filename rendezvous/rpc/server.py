@@ -86,7 +86,6 @@ class Server:
     """Serves the connections of one listening socket until `close`.
 
     Args:
-        methods: what can be asked.
         tls: what is spoken; None: no TLS. A handshake has GREETING_SECONDS.
         lets_in: is asked of each socket at once, before anything is made of it; None: everybody.
         admit: is called with each connection before anything is read of it, and after the TLS handshake; whoever it

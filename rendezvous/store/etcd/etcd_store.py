@@ -78,7 +78,6 @@ class EtcdStore:
         endpoints: any members of one cluster; or the wire to them that somebody else made, as a simulator does.
         deadline: seconds that each call but a watch may take.
         tls: encrypts; None is plain text.
-        credentials: a user of etcd's own.
         seal: for values that not everybody who may read the store shall read; None: they are written as they are.
         now: the clock of the loop that it will live in.
     """

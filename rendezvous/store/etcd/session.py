@@ -77,7 +77,6 @@ class Session:
 
     Args:
         endpoints: the wire.
-        credentials: a user of etcd's own.
         deadline: seconds that one call may take.
         now: the loop's clock, which can be asked where no loop runs yet.
     """
