@@ -44,8 +44,7 @@ def main() -> None:
     except (TypeError, ValueError) as error:
         raise TypeError(
             f"{sys.argv[1]} returned {type(result).__name__}, which cannot be encoded as JSON ({error}): return "
-            "numbers, "
-            "text, lists and dictionaries, and save anything else to a file"
+            "numbers, text, lists and dictionaries, and save anything else to a file"
         ) from None
     target = file.with_name(f"result-{os.environ['RANK']}.json")
     part = target.with_suffix(f".{os.getpid()}")

@@ -34,7 +34,6 @@ from ..rendezvous.host.trace_file import AGENT, Later, Sink, Trace
 from ..rendezvous.identity.secret import NoIdentity
 from ..rendezvous.keys import Keys
 from ..rendezvous.member import Fingerprint
-from ..rendezvous.store.contract import Store
 from ..rendezvous.store.endpoint import Endpoint
 from ..rendezvous.time_split import Split
 from ..rendezvous.version import VERSION
@@ -250,8 +249,11 @@ async def _take_part(
             where = Address(agent_setup.host, agent_setup.bind)
             async with store_of(options, endpoints, where, output.say, identity) as store:
                 trace.since(begun, "store", AGENT, kind=options.store.kind)
-                if options.node_check and (why := await _checked(options, where, store, output)):
-                    return Result(plan.REFUSED, why, None, agent_setup.workers.node, (), Timeline(begun))
+                if options.node_check:
+                    from .node_check.check import check  # here, because few ask for it
+
+                    if why := await check(options, where, endpoints_of(options), store, dict(os.environ), output.say):
+                        return Result(plan.REFUSED, why, None, agent_setup.workers.node, (), Timeline(begun))
                 keys, node = Keys(options.job_id), agent_setup.workers.node
                 if shared:
                     from . import finished  # here, because a job of one node leaves no note
@@ -304,13 +306,6 @@ async def _spent(options: Options, result: Result, output: Output) -> Split | No
     except OSError as error:  # a TimeoutError is one
         output.say(f"without what the script says of its time: its trace cannot be read ({error or 'no answer'})")
         return spent(options, result, traced=False)
-
-
-async def _checked(options: Options, where: Address, store: Store, output: Output) -> str:
-    """Why this node is not fit for the job; empty where it is."""
-    from .node_check.check import check  # here, because few ask for it
-
-    return await check(options, where, endpoints_of(options), store, dict(os.environ), output.say)
 
 
 @contextlib.contextmanager

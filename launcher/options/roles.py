@@ -151,8 +151,7 @@ def _with_options(role: Role, text: str, source: str) -> Role:
         else:
             raise UsageError(
                 f"{source}: {pair.strip()!r} is not one of nproc=NUMBER, on-loss=all, on-loss=one, counts=yes, "
-                "counts=no"
-                f"{'' if key in _KEYS else did_you_mean(key, _KEYS)}"
+                f"counts=no{'' if key in _KEYS else did_you_mean(key, _KEYS)}"
             )
     return role
 

@@ -382,8 +382,7 @@ def _table(name: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> st
     made = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
     return (
         f'<div class="scroll" tabindex="0" role="region" aria-label="{name}" data-scroll="{name}">'
-        f"<table><thead><tr>{head}</tr></thead>"
-        f"<tbody>{made}</tbody></table></div>"
+        f"<table><thead><tr>{head}</tr></thead><tbody>{made}</tbody></table></div>"
     )
 
 

@@ -518,8 +518,7 @@ class _Attempt:
                 raise EmbeddedFailed(
                     f"port {peer_port(slot.port)} of {where.listen} cannot be used ({problem}): the store's members "
                     f"need it for their own traffic, beside the endpoint's port {slot.port}. Stop the program that "
-                    "uses it, or choose "
-                    "another port in the endpoint"
+                    "uses it, or choose another port in the endpoint"
                 )
             await self._pause(0.1)
         return binary, where
