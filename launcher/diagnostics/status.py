@@ -105,7 +105,7 @@ async def _tell(running: RunningJob | ObservedJob | LocalJob, job: str, *, as_js
 
 async def _on_terminal(running: RunningJob | ObservedJob | LocalJob, job: str) -> int:
     """Raises NoAnswer where there is no such job."""
-    watched = Watched(running, None if isinstance(running, ObservedJob) else running.see_rank)
+    watched = Watched(running.status, None if isinstance(running, ObservedJob) else running.see_rank)
     try:
         await watched.run()
     except NoAnswer as error:

@@ -21,6 +21,7 @@ from ...rendezvous.base.errors import RendezvousError
 from ...rendezvous.base.visible import visible
 from ..diagnostics.status_lines import lines
 from .keys import HELP, OBSERVER_HELP, OBSERVER_KEYS, View, fit, press, split, wrap
+from .live_line import Asks
 from .rank_lines import log_lines, stack_lines
 
 EACH = 1.0
@@ -28,12 +29,6 @@ EACH = 1.0
 
 _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 """The terminal's other screen, without a cursor, and back."""
-
-
-class Asks(Protocol):
-    """A job that can be asked (`diagnostics.running_job.RunningJob`)."""
-
-    async def status(self) -> Status: ...
 
 
 class Looks(Protocol):
@@ -55,12 +50,12 @@ class Watched:
     """A job on a terminal.
 
     Args:
-        job: who is asked.
+        ask: how the job is.
         look: how a rank is seen; None for an observer, who may not see that.
     """
 
-    def __init__(self, job: Asks, look: Looks | None) -> None:
-        self._job = job
+    def __init__(self, ask: Asks, look: Looks | None) -> None:
+        self._ask = ask
         self._look_at = look
         self._view: View | None = View()
         self._status: Status | None = None
@@ -73,7 +68,7 @@ class Watched:
         return self._status is not None
 
     async def run(self) -> None:
-        """Until the job is over, or a key ends it. Raises what `job.status` raises.
+        """Until the job is over, or a key ends it. Raises what `ask` raises.
 
         Afterwards the terminal shows the job as it was last.
         """
@@ -109,7 +104,7 @@ class Watched:
     async def _follow(self) -> None:
         try:
             while self._status is None or self._status.state in RUNS:
-                self._status = await self._job.status()
+                self._status = await self._ask()
                 self._changed.set()
                 await asyncio.sleep(EACH)
         finally:

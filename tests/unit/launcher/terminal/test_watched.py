@@ -83,7 +83,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[Terminal]:
 
 @contextlib.asynccontextmanager
 async def watching(doubled: Job) -> AsyncGenerator[None]:
-    task = asyncio.create_task(Watched(doubled, doubled.look).run())
+    task = asyncio.create_task(Watched(doubled.status, doubled.look).run())
     try:
         await asyncio.wait_for(doubled.asked.wait(), DEADLINE)  # from here on the keys are read
         yield
@@ -115,7 +115,7 @@ async def test_an_observer_is_told_on_the_last_line_that_no_rank_is_shown(
 ) -> None:
     doubled = Job()
     doubled.tells.set()
-    task = asyncio.create_task(Watched(doubled, None).run())
+    task = asyncio.create_task(Watched(doubled.status, None).run())
     await asyncio.wait_for(doubled.asked.wait(), DEADLINE)
     await terminal.type("ls7\rq")
     await asyncio.wait_for(task, DEADLINE)
