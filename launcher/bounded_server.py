@@ -80,7 +80,9 @@ class BoundedServer(ThreadingHTTPServer):
     def shutdown_request(self, request: object) -> None:
         """It has been answered, or will not be."""
         assert isinstance(request, socket.socket)
-        self._leaves(request)
+        with self._lock:
+            self._silent.pop(request, None)
+            self._connections.discard(request)
         super().shutdown_request(request)
 
     def service_actions(self) -> None:
@@ -114,11 +116,6 @@ class BoundedServer(ThreadingHTTPServer):
         self._connections.discard(request)
         with contextlib.suppress(OSError):
             request.shutdown(socket.SHUT_RDWR)
-
-    def _leaves(self, request: socket.socket) -> None:
-        with self._lock:
-            self._silent.pop(request, None)
-            self._connections.discard(request)
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Somebody who hangs up is no news."""

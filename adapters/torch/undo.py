@@ -85,7 +85,7 @@ class Undo:
     def begin(self, large: Sequence[torch.Tensor]) -> None:
         """From now on, this is what is gone back to."""
         self._stepped = False
-        own = {id(each) for optimizer in self._optimizers for each in _of(optimizer)}
+        own = {id(each) for one in self._optimizers for each in parameters_of(one) + state_of(one)}
         self._owned = [(each, each._version) for each in large if id(each) in own]
         self._loose = [(each, each._version) for each in large if id(each) not in own]
         if self._copies == "never":
@@ -135,11 +135,6 @@ class Undo:
         self._owned = [(live, live._version) for live, _ in self._owned]
         self._loose = [(live, live._version) for live, _ in self._loose]
         return True
-
-
-def _of(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
-    """What its steps change."""
-    return parameters_of(optimizer) + state_of(optimizer)
 
 
 def state_of(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:

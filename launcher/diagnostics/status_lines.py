@@ -17,7 +17,8 @@ def lines(status: Status) -> Iterator[str]:
     if status.state in RUNS:
         wanted = ", ".join(f"{each.role or 'nodes'} {each.count}" for each in status.targets)
         waits = visible(str(status.next))
-        yield f"  wanted: {wanted}{f'; {waits}{_within(status.deadline)}' if waits else ''}"
+        within = "" if status.deadline is None else f" (at most {_span(max(0.0, status.deadline))} more)"
+        yield f"  wanted: {wanted}{f'; {waits}{within}' if waits else ''}"
     rows = [_row(node) for node in status.nodes] + [_row(node, standby=True) for node in status.standbys]
     yield from (f"  {line}" for line in _table(rows))
     if status.returning:
@@ -68,10 +69,6 @@ def _table(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
     widths = [max(len(row[column]) for row in table) for column in range(len(HEADS))]
     for row in table:
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-
-
-def _within(deadline: float | None) -> str:
-    return "" if deadline is None else f" (at most {_span(max(0.0, deadline))} more)"
 
 
 def _span(seconds: float) -> str:

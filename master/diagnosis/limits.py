@@ -3,7 +3,7 @@
 import statistics
 from collections.abc import Sequence
 
-from .evidence import Answer, Disk, NodeEvidence
+from .evidence import Answer, NodeEvidence
 from .findings import Finding
 
 SKEW = 2.0
@@ -51,13 +51,9 @@ def _limits(evidence: NodeEvidence, round: int) -> list[Finding]:
     found += [
         Finding("disk-full", None, node, "certain", f"{disk.path} has {disk.free} bytes left", round=round)
         for disk in evidence.disks
-        if _is_full(disk)
+        if disk.size > 0 and disk.free < min(NEAR_DISK, disk.size // 100)
     ]
     return found
-
-
-def _is_full(disk: Disk) -> bool:
-    return disk.size > 0 and disk.free < min(NEAR_DISK, disk.size // 100)
 
 
 def _gib(size: int) -> str:
