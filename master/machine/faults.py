@@ -105,7 +105,8 @@ class Faults:
             if self._first_end is None and exit_.ok and not exit_.stopped and exit_.round == number:
                 self._first_end = FailedWorker(member.node, member.host, exit_)
         for exit_ in report.exits:
-            if not exit_.ok and not exit_.stopped and exit_.round in (number, number - 1):
+            late = exit_.round == number - 1 and member.incarnation not in round.continuing
+            if not exit_.ok and not exit_.stopped and (late or exit_.round == number):
                 failed = FailedWorker(member.node, member.host, exit_, optional)
                 if self._gives_up(member, exit_.round, round, incident.describe(failed), todo):
                     continue

@@ -20,6 +20,7 @@ class RoundState:
         incarnations: of these.
         ranks: of each of them.
         optional: of these, who has an optional role.
+        continuing: of these, whose workers were started for an earlier round; how one has ended they say of this one.
         exits: that they can report.
     """
 
@@ -28,6 +29,7 @@ class RoundState:
     incarnations: frozenset[str] = frozenset()
     ranks: Mapping[str, range] = field(default_factory=dict[str, range])
     optional: frozenset[str] = frozenset()
+    continuing: frozenset[str] = frozenset()
     exits: int = 0
 
     @classmethod
@@ -55,6 +57,7 @@ class RoundState:
             frozenset(ranks),
             ranks,
             frozenset(each.incarnation for each in assigned if each.role in optional),
+            frozenset(each.incarnation for each in assigned if each.since),
             sum(min(each.nproc, MAX_EXITS) for each in assigned),
         )
 

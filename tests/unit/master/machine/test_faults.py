@@ -1,10 +1,12 @@
 """What ends a round, as one part of the controller knows it; its verdicts are in `test_incident_log.py`."""
 
+from dataclasses import replace
+
 from elastic_run.master.machine import effects
 from elastic_run.master.machine.faults import Faults
-from elastic_run.master.machine.incident import Evidence
+from elastic_run.master.machine.incident import Evidence, joins
 from elastic_run.master.machine.round_state import RoundState
-from elastic_run.rendezvous.header import Header
+from elastic_run.rendezvous.header import Header, Tally
 from elastic_run.rendezvous.member import Exit, Fingerprint, Member, Report, State
 from elastic_run.rendezvous.node_reasons import LeaseExpired, PreemptionNotice
 from elastic_run.rendezvous.ranks import Assignment
@@ -45,6 +47,17 @@ def test_the_first_evidence_of_a_round_is_told_once_with_its_time() -> None:
     assert effects.FirstEvidence(1) in part.hear_report(FAILED, CURRENT, 5.0, "R")
     assert effects.FirstEvidence(1) not in part.note(Evidence(1, lost=(("a", LeaseExpired()),)), CURRENT, 6.0)
     assert part.charge(Suspend("failure"), CURRENT, 9.0).begun == 5.0 and not part.only_left
+
+
+def test_a_failure_of_a_worker_that_continues_counts_in_the_round_in_which_it_continues() -> None:
+    """A node joined at that very moment: the failure opens the next round, and that one alone."""
+    for on in (False, True):
+        part = faults()
+        later = replace(CURRENT, current=replace(CURRENT.current, number=2), continuing=frozenset("B" if on else ""))
+        part.hear_report(FAILED, CURRENT, 5.0, "R")
+        part.log.turn(2, Tally(), joins(1, ["c"]))
+        part.hear_report(FAILED, later, 5.1, "R")
+        assert part.log.pending and part.log.pending.cause == ("joined" if on else "failure")
 
 
 def test_a_departure_alone_is_no_fault() -> None:
