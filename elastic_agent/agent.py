@@ -157,10 +157,10 @@ class Agent:
             store,
             keys,
             lambda: leads.ledgers,
-            lambda: inbox.state.known.header,
             self._caller,
             setup.security,
             leads.stepped,
+            lambda: inbox.state.known,
         )
         self._worker_server = machine.worker_server(
             CallHandler(store, keys, link, waits, self._on_saved, self._on_lease, self._current, link.stepped).answer,
@@ -374,7 +374,7 @@ class Agent:
         return self._state.workers.current(round)
 
     def _on_lease(self) -> None:
-        """A worker asks for shards."""
+        """A worker asks for shards whose position is in checkpoints."""
         if self._setup.terms.policy.roles and not self._state.workers.leases:
             self._inbox.post(ShardsAsked())
 

@@ -19,13 +19,14 @@ from ..master.status import Status
 from ..rendezvous import failure_detector
 from ..rendezvous.base.cancel import cancel
 from ..rendezvous.base.errors import Deposed, StoreError
-from ..rendezvous.header import Header, Leader
+from ..rendezvous.header import Leader
 from ..rendezvous.keys import Keys
 from ..rendezvous.member import Member
 from ..rendezvous.rpc.envelope import Caller, Nothing, RpcError, Security
 from ..rendezvous.rpc.server import Method, Methods
 from ..rendezvous.store.contract import Store
 from ..rendezvous.wire.values import Malformed, decode
+from .machine.node_state import KnownRound
 
 if TYPE_CHECKING:
     from ..rendezvous.rpc.client import Connection
@@ -54,10 +55,10 @@ class Link:
     Args:
         store, keys: where the job is.
         here: the ledgers of this agent's own master, while it is the job's.
-        header: the last one that this agent knows.
         caller: who this agent is.
         security: what the master's agent must have and speak.
         stepped: has this agent's own master know how far rank 0 is; False while it is not the job's.
+        known: what this agent knows of the job's rounds; nothing where it has no workers.
 
     Attributes:
         trouble: why the last attempt came to nothing, in words.
@@ -68,16 +69,16 @@ class Link:
         store: Store,
         keys: Keys,
         here: Callable[[], Ledgers | None],
-        header: Callable[[], Header | None],
         caller: Callable[[], Caller],
         security: Security = Security(),  # noqa: B008  a frozen value
         stepped: Callable[[Stepped], bool] = lambda _: False,
+        known: Callable[[], KnownRound] = KnownRound,
     ) -> None:
         self._store = store
         self._keys = keys
         self._here = here
         self._stepped = stepped
-        self._header = header
+        self._known = known
         self._caller = caller
         self._security = security
         self._connection: Connection | None = None
@@ -88,8 +89,9 @@ class Link:
         """Asks until there is an answer; the caller limits how long. Raises TooLong."""
         pauses = iter(PAUSES)
         while True:
-            header = self._header()
-            if header and header.number > request.round:
+            header, mine = self._known().header, self._known().assignment
+            on = mine is not None and 0 < mine.since <= request.round  # the worker continues in that later round
+            if header and header.number > request.round and not on:
                 return Answer("stale", f"round {request.round} is over: the job is in round {header.number}")
             try:
                 if ledgers := self._here():

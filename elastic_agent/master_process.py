@@ -127,7 +127,6 @@ class MasterProcess:
             store,
             self._keys,
             lambda: None,
-            lambda: self._known,
             lambda: Caller(self._known.run if self._known else "", setup.name, self._listener.incarnation),
             setup.security,
         )

@@ -43,7 +43,7 @@ class CallHandler:
         link: to the job's master.
         waits: what waits for the store on this node.
         saved: is told of a checkpoint, with the round in which it was written.
-        leases: is told that a worker asks for shards.
+        leases: is told that a worker opens a dataset whose position is in checkpoints.
         current: what a round is called now whose workers went on into a later one.
         stepped: is told how many steps rank 0 has committed in its process.
     """
@@ -61,7 +61,9 @@ class CallHandler:
         """The answer to one call, within CALL_SECONDS."""
         match call.kind:
             case "ledger":
-                self.leases()
+                opened = call.request.dataset if call.request else None
+                if opened and opened.tracking == "checkpoint":
+                    self.leases()
                 return await self._ask(call)
             case "current":
                 return await self._is_current(self.current(call.round))

@@ -191,7 +191,9 @@ class Master:
         if header is None:
             return None
         running, round = header.state == "open", self._controller.round
-        return Current(header.run, header.number, running, header.world_size, round.incarnations, round.ranks)
+        world = round.assigned[0].world_size if round.assigned else 0
+        since = {each.incarnation: each.since for each in round.assigned if each.since}
+        return Current(header.run, header.number, running, world, round.incarnations, round.ranks, since)
 
     # -- what the store says ----------------------------------------------------------------------------------------
 

@@ -193,7 +193,7 @@ class Report:
     `done`: workers here have trained to the end, though they have not ended; then they keep their process no more.
     `ready`: the node has no part in the round, but its workers are there already, and wait for their rank assignment.
     `saved` counts the checkpoints of `round` that local workers told of, where the job asks (--scale-up=commit).
-    `leases`: workers of `round` here have asked for shards, whose leases end with the round.
+    `leases`: workers of `round` here lease shards whose position is in checkpoints, to which all return together.
     `stalled`: so often a worker of `round` here has been without progress for longer than its history allows.
     `strained`: so often this node has come near a limit: its memory, its processes, a worker's open files.
     """

@@ -2,10 +2,11 @@
 
 Survivors keep their order, newcomers come after them in order of arrival, and nodes with one topology label stand
 together. So rank 0 stays on its machine while that machine lives, and a script that writes its checkpoints from
-rank 0 finds them again.
+rank 0 finds them again. Where workers continue in a job with roles, no rank moves: those of a lost node are free until
+another takes them (`keep_ranks`).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated
 
 from .base.frozen import dataclass, replace
@@ -24,8 +25,9 @@ class Assignment:
 
     Attributes:
         node, incarnation: whose it is; another incarnation of the node has no part in it.
-        group_rank, group_size: the node's rank among the round's nodes, and how many these are.
-        first_rank, nproc, world_size: its workers among all workers.
+        group_rank, group_size: the node's rank among the round's nodes, and one more than the highest; some may be
+            free where nodes have gone alone (see `roles.py`).
+        first_rank, nproc, world_size: its workers among all workers, likewise.
         role_first_rank, role_world_size: its workers among those of the same role.
         since: workers that the node started for this round, or a later one before `round`, go on in `round`, with the
             ranks that they have; 0: it starts them anew.
@@ -64,26 +66,26 @@ class Assignment:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeWorkers:
-    """The workers of a node in a round: their role, and how many there are."""
+class NodeRanks:
+    """The numbers of a node and of its first worker, as in `Assignment`."""
 
-    role: str
-    nproc: int
+    group_rank: int
+    first_rank: int
+    role_first_rank: int
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
-    """The ranks of a node's workers, as in `Assignment`."""
+class NodeWorkers:
+    """The workers of a node in a round: their role, how many there are, and their place; None: after those before."""
 
-    first_rank: int
-    world_size: int
-    role_first_rank: int
-    role_world_size: int
+    role: str
+    nproc: int
+    place: NodeRanks | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class RoleRanks:
-    """Who has a role: `nodes` nodes, with the global ranks `first_rank .. first_rank + ranks - 1`."""
+    """Who has a role: `nodes` nodes with `ranks` workers, the first of which has the global rank `first_rank`."""
 
     role: Name
     nodes: Number
@@ -138,47 +140,91 @@ def assign(
             return 0
         return number if member.incarnation in since else (number + 1) % PORT_SETS
 
+    stand = places(held)
+    role_sizes: dict[str, int] = {}
+    for workers, place in zip(held, stand, strict=True):
+        role_sizes[workers.role] = max(role_sizes.get(workers.role, 0), place.role_first_rank + workers.nproc)
+    ends = (place.first_rank + workers.nproc for workers, place in zip(held, stand, strict=True))
+    world_size = max((*ends, *role_sizes.values()), default=0)
+    group_size = max((place.group_rank + 1 for place in stand), default=0)
+
     return tuple(
         Assignment(
             round=round_number,
             node=member.node,
             incarnation=member.incarnation,
-            group_rank=group_rank,
-            group_size=len(nodes),
-            first_rank=span.first_rank,
+            group_rank=place.group_rank,
+            group_size=group_size,
+            first_rank=place.first_rank,
             nproc=workers.nproc,
-            world_size=span.world_size,
-            role_first_rank=span.role_first_rank,
-            role_world_size=span.role_world_size,
+            world_size=world_size,
+            role_first_rank=place.role_first_rank,
+            role_world_size=role_sizes[workers.role],
             agent_address=member.agent_address,
             role=workers.role,
             since=since.get(member.incarnation, 0),
             port_set=port_set(member),
         )
-        for group_rank, (member, workers, span) in enumerate(zip(nodes, held, spans(held), strict=True))
+        for member, workers, place in zip(nodes, held, stand, strict=True)
     )
 
 
-def spans(held: Sequence[NodeWorkers]) -> tuple[Span, ...]:
-    """The ranks of each node's workers, in rank order."""
-    world_size = sum(workers.nproc for workers in held)
-    role_sizes: dict[str, int] = {}
+def places(held: Sequence[NodeWorkers]) -> tuple[NodeRanks, ...]:
+    """Where the workers of each node stand, in rank order."""
+    group_rank = first_rank = 0
+    role_ends: dict[str, int] = {}
+    found: list[NodeRanks] = []
     for workers in held:
-        role_sizes[workers.role] = role_sizes.get(workers.role, 0) + workers.nproc
-    first_rank = 0
-    role_first: dict[str, int] = dict.fromkeys(role_sizes, 0)
-    found: list[Span] = []
-    for workers in held:
-        found.append(Span(first_rank, world_size, role_first[workers.role], role_sizes[workers.role]))
-        first_rank += workers.nproc
-        role_first[workers.role] += workers.nproc
+        place = workers.place or NodeRanks(group_rank, first_rank, role_ends.get(workers.role, 0))
+        found.append(place)
+        group_rank, first_rank = place.group_rank + 1, place.first_rank + workers.nproc
+        role_ends[workers.role] = place.role_first_rank + workers.nproc
     return tuple(found)
 
 
+def keep_ranks(
+    nodes: Sequence[Member], held: Sequence[NodeWorkers], stand: Mapping[str, NodeRanks]
+) -> tuple[tuple[Member, NodeWorkers], ...]:
+    """The nodes in rank order where no rank moves: others get the lowest numbers that are free.
+
+    Args:
+        held: the workers of each of them.
+        stand: by incarnation, the place of those that have one.
+    """
+    nodes_taken: list[range] = []
+    taken: list[range] = []
+    in_role: dict[str, list[range]] = {}
+
+    def put_at(workers: NodeWorkers, place: NodeRanks) -> NodeWorkers:
+        nodes_taken.append(range(place.group_rank, place.group_rank + 1))
+        taken.append(range(place.first_rank, place.first_rank + workers.nproc))
+        first = place.role_first_rank
+        in_role.setdefault(workers.role, []).append(range(first, first + workers.nproc))
+        return replace(workers, place=place)
+
+    pairs = list(zip(nodes, held, strict=True))
+    placed = [(member, put_at(w, stand[member.incarnation])) for member, w in pairs if member.incarnation in stand]
+    for member, workers in pairs:
+        if member.incarnation not in stand:
+            first, role_first = (_free(some, workers.nproc) for some in (taken, in_role.get(workers.role, ())))
+            placed.append((member, put_at(workers, NodeRanks(_free(nodes_taken, 1), first, role_first))))
+    return tuple(sorted(placed, key=lambda pair: pair[1].place.group_rank if pair[1].place else 0))
+
+
+def _free(taken: Iterable[range], count: int) -> int:
+    """The first of the lowest `count` numbers in a row that are free."""
+    start = 0
+    for each in sorted(taken, key=lambda each: each.start):
+        if start + count <= each.start:
+            break
+        start = max(start, each.stop)
+    return start
+
+
 def by_role(held: Sequence[NodeWorkers]) -> tuple[RoleRanks, ...]:
-    """The ranks of each role; roles have neighbouring nodes."""
+    """The ranks of each role, whose nodes are neighbours unless nodes have come or gone alone."""
     found: dict[str, RoleRanks] = {}
-    for workers, span in zip(held, spans(held), strict=True):
-        known = found.get(workers.role) or RoleRanks(workers.role, 0, span.first_rank, span.role_world_size)
-        found[workers.role] = replace(known, nodes=known.nodes + 1)
+    for workers, place in zip(held, places(held), strict=True):
+        known = found.get(workers.role) or RoleRanks(workers.role, 0, place.first_rank, 0)
+        found[workers.role] = replace(known, nodes=known.nodes + 1, ranks=known.ranks + workers.nproc)
     return tuple(found.values())

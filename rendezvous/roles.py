@@ -8,15 +8,18 @@ that is declared earlier has priority:
      of those that have more than their minimum;
   3. what is left lets roles grow to their maximum, in the declared order.
 
-A node that comes into a role takes the position of a lost one there, so that the ranks of all others stay as they are.
+A node that comes into a role takes the position of a lost one there. A role with `on-loss=one` shares no process group:
+its nodes come and go alone, and no other worker restarts or gets another rank for it.
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Literal
 
 from . import ranks
 from .base.frozen import dataclass
 from .member import MAX_WORKERS, Member
+from .ranks import NodeWorkers
 from .wire.fields import Name, Number
 from .wire.values import Count, Text, Within
 
@@ -102,6 +105,47 @@ def fill(
     ranked = [RoleMember(role.name, member) for role in roles for member in members[role.name] if member]
     short = ((role.name, role.min_nodes - _count(members[role.name])) for role in roles)
     return Filled(tuple(ranked), tuple((name, more) for name, more in short if more > 0), tuple(waiting))
+
+
+def continue_alone(
+    roles: Sequence[Role],
+    before: Mapping[str, NodeWorkers],
+    nodes: Sequence[Member],
+    node_workers: Sequence[NodeWorkers],
+    failed: Collection[str],
+) -> tuple[tuple[Member, ...], tuple[NodeWorkers, ...], tuple[str, ...]]:
+    """The next round in rank order, and the incarnations whose workers continue.
+
+    Some do only where each role that has lost one, has a failed one or gets one restarts one alone; and not where they
+    meet on the first node and that is another one, nor where the framework has told each of them the addresses of all
+    (`Member.worker_ports`), and one of their role has come or gone.
+
+    Args:
+        before: by incarnation, who did what in the last round, in rank order.
+        nodes, node_workers: of the next round, by roles.
+        failed: incarnations whose workers have to be started anew.
+    """
+    after = {member.incarnation: workers for member, workers in zip(nodes, node_workers, strict=True)}
+    same = [each for each, workers in after.items() if _is_like(before.get(each), workers)]
+    stay = [each for each in same if each not in failed]
+    touched = {workers.role for each, workers in (*before.items(), *after.items()) if each not in stay}
+    alone = {role.name for role in roles if role.on_loss == "one"}
+    known = any(member.worker_ports for member in nodes)
+    meet = known or any(after[each].role not in alone for each in stay)
+    nobody = tuple(nodes), tuple(node_workers), ()
+    if not stay or not touched or not touched <= alone or (meet and nodes[0].incarnation != next(iter(before))):
+        return nobody
+    stand, new_stand = (dict(zip(some, ranks.places(tuple(some.values())), strict=True)) for some in (before, after))
+    sizes, new_sizes = (Counter(workers.role for workers in some.values()) for some in (before, after))
+    if known and any(stand[i] != new_stand[i] or sizes[after[i].role] != new_sizes[after[i].role] for i in stay):
+        return nobody
+    kept = ranks.keep_ranks(nodes, node_workers, {each: stand[each] for each in same})
+    return tuple(member for member, _ in kept), tuple(workers for _, workers in kept), tuple(stay)
+
+
+def _is_like(before: NodeWorkers | None, after: NodeWorkers) -> bool:
+    """As many workers of the same role."""
+    return before is not None and (before.role, before.nproc) == (after.role, after.nproc)
 
 
 def _take(role: Role, members: list[Member | None], waiting: list[Member], up_to: int) -> None:

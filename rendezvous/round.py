@@ -20,11 +20,12 @@ Invariants, whatever the members report:
   - a round holds only registered members that are not leaving, each once;
   - its size is a multiple of the node unit, between the minimum and the maximum;
   - survivors keep their rank order, and in a job with roles also their role, unless an earlier role would lack a node;
+    workers that continue there keep their ranks, whoever comes and goes;
   - time only ever delays a decision that the deadlines in `Policy` name; nothing else waits.
 """
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Literal
 
 from . import ranks, reasons
@@ -33,7 +34,7 @@ from .member import DEPARTING, Member
 from .node_reasons import Unexplained
 from .ranks import NodeWorkers
 from .reasons import FaultReason, Nodes, Reason, Restarts
-from .roles import MAX_ROLES, Filled, Role, RoleMember, fill
+from .roles import MAX_ROLES, Filled, Role, RoleMember, continue_alone, fill
 from .wire.values import Count
 
 Cause = Literal["start", "failure", "lost", "left", "joined", "problem"]
@@ -364,9 +365,7 @@ def _running(
     if not newcomers:
         return Keep(), reasons.NoChange()
     if in_round and all(seen and seen.member.report.keeps for seen in in_round):
-        settle = min(policy.settle, IN_PLACE_SETTLE)
-        interval = min(policy.scale_up_interval, IN_PLACE_SETTLE)
-        policy = replace(policy, settle=settle, scale_up_interval=interval)
+        policy = _quickly(policy)
         until = {seen.order: max(seen.since, current.opened_at) + READY_SECONDS for seen in newcomers}
         busy = [seen for seen in newcomers if not seen.member.report.ready and now < until[seen.order]]
         busy = busy if not policy.roles else []  # which role's workers they would get ready is not known
@@ -376,14 +375,22 @@ def _running(
         if busy and _usable(candidates, current, policy) <= len(current.nodes):
             return Keep(min(until[seen.order] for seen in busy)), reasons.PreparingWorkers(_nodes(busy))
         # Those that came together are ready nearly together: one round for all of them, and not one for the first.
-        together = max((seen.since for seen in newcomers), default=-math.inf) + settle
+        together = max((seen.since for seen in newcomers), default=-math.inf) + policy.settle
         soon = [seen for seen in busy if seen.since <= together]
         ready = [seen.ready_at for seen in newcomers if seen.member.report.ready]
-        if soon and ready and now < (deadline := min(max(ready) + settle, min(ready) + 3 * settle)):
+        if soon and ready and now < (deadline := min(max(ready) + policy.settle, min(ready) + 3 * policy.settle)):
             return Keep(deadline), reasons.PreparingWorkers(_nodes(soon))
         return _joins(newcomers, candidates, found, current, policy, now, "none")
+    if policy.roles and len(_open_with_roles(candidates, current, policy, "joined").untouched) == len(in_round):
+        return _joins(newcomers, candidates, found, current, _quickly(policy), now, "none")
     some = any(seen and seen.member.report.keeps for seen in in_round)
     return _joins(newcomers, candidates, found, current, policy, now, "some" if some else "all")
+
+
+def _quickly(policy: Policy) -> Policy:
+    """The same for nodes for which no worker restarts."""
+    settle, interval = min(policy.settle, IN_PLACE_SETTLE), min(policy.scale_up_interval, IN_PLACE_SETTLE)
+    return replace(policy, settle=settle, scale_up_interval=interval)
 
 
 def _able(candidates: Sequence[Seen], current: Round, policy: Policy) -> Sequence[Seen]:
@@ -475,9 +482,12 @@ def _open_ranked(
         NodeWorkers(each.role, by_name[each.role].nproc or each.member.nproc) for each in ranked if each.member
     )
     failed = {seen.member.incarnation for seen in candidates if _has_failed(seen.member, current.number)}
-    leases = any(seen.member.report.leases for seen in candidates)  # a lease ends with its round
-    untouched = () if leases or not current.running else _untouched(nodes, node_workers, current, policy, failed)
+    # A checkpoint holds the position of all: where one worker returns to it, so do the others.
+    leases = any(seen.member.report.leases for seen in candidates)
     before = dict(zip(current.nodes, current.node_workers, strict=True))
+    untouched: tuple[str, ...] = ()
+    if current.running and not leases:
+        nodes, node_workers, untouched = continue_alone(policy.roles, before, nodes, node_workers, failed)
     stay = not untouched and any(
         (held := before.get(member.incarnation)) is not None
         and held.role == workers.role
@@ -485,31 +495,6 @@ def _open_ranked(
         for member, workers in zip(nodes, node_workers, strict=True)
     )
     return (OpenInPlace if stay else Open)(nodes, cause, node_workers, untouched)
-
-
-def _untouched(
-    nodes: Sequence[Member],
-    node_workers: Sequence[NodeWorkers],
-    current: Round,
-    policy: Policy,
-    failed: Collection[str],
-) -> tuple[str, ...]:
-    """The incarnations whose workers continue: only where each role that has lost one, has a failed one or gets one
-    restarts one alone, and nobody else's ranks change, nor the place where workers meet."""
-    before = {incarnation: (index, current.node_workers[index]) for index, incarnation in enumerate(current.nodes)}
-    after = {member.incarnation: (index, node_workers[index]) for index, member in enumerate(nodes)}
-    stay = [each for each, at in after.items() if each in before and before[each][1] == at[1] and each not in failed]
-    touched = {workers.role for each, (_, workers) in (*before.items(), *after.items()) if each not in stay}
-    alone = {role.name for role in policy.roles if role.on_loss == "one"}
-    if not touched or not touched <= alone or nodes[0].incarnation != current.nodes[0]:
-        return ()
-    spans, new_spans = ranks.spans(current.node_workers), ranks.spans(node_workers)
-    for each in stay:
-        (old, _), (new, _) = before[each], after[each]
-        was, now = spans[old], new_spans[new]
-        if (old, replace(was, world_size=0)) != (new, replace(now, world_size=0)):
-            return ()
-    return tuple(stay)
 
 
 def _has_failed(member: Member, number: int) -> bool:

@@ -30,7 +30,8 @@ def held() -> int:
 
 
 def elastic_run(restores: int) -> dict[str, object]:
-    from elastic_run.master.data.ledger import Dataset, Ledger, Mark, Request, fresh, read, written
+    from elastic_run.master.data.ledger import Dataset, Ledger, Mark, Request, fresh
+    from elastic_run.master.data.stored_ledger import read, written
 
     dataset = Dataset("benchmark", SHARDS * SHARD, SHARD, SHARDS, tracking="ack")
     tracemalloc.start()

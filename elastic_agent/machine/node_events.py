@@ -174,7 +174,7 @@ class CheckpointSaved:
 
 @dataclass(frozen=True, slots=True)
 class ShardsAsked:
-    """A worker has asked for shards."""
+    """A worker has opened a dataset whose position is in checkpoints."""
 
 
 @dataclass(frozen=True, slots=True)

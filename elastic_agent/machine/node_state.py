@@ -132,7 +132,7 @@ class LocalWorkers:
         problem: why those of the current round could not be started; empty where they could.
         failed_starts: so often in a row.
         saved: checkpoints that they told of.
-        leases: one of them has asked for shards.
+        leases: one of them has opened a dataset whose position is in checkpoints.
         service: how a service that they need died, in words; empty where none has.
         lingers: their round has left something here, such as a service of it.
         unready: they were started without a rank, and have ended: there is a pause before others are.

@@ -99,7 +99,7 @@ class RunningJob:
         self._store = store
         self._keys = Keys(job)
         self._known: Header | None = None
-        self._link = Link(store, self._keys, lambda: None, lambda: self._known, self._caller, security)
+        self._link = Link(store, self._keys, lambda: None, self._caller, security)
 
     def _caller(self) -> Caller:
         return Caller(self._known.run if self._known else "", "status")

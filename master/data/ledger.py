@@ -18,28 +18,27 @@ Whose word counts is the dataset's *tracking mode*:
     *cut* is the position at one step: every rank asks for it at the same point of its script, and waits until all
     have, so what each has marked until then is exactly what the model holds. What comes after it dies with the round.
   - "ack": the output lies elsewhere, one piece of it for each shard, and a shard is done when its worker has said so. A
-    round begins where the one before ended; what its workers had and had not acknowledged is leased anew. When nothing
-    else is left, a shard that another worker is slow with is leased a second time: the first of the two to acknowledge
-    it has done it, and the other's lease is void.
+    round changes nothing for workers that continue; what the others had and had not acknowledged is leased anew. When
+    nothing else is left, a shard that another worker is slow with is leased a second time: the first of the two to
+    acknowledge it has done it, and the other's lease is void.
 
-A worker's requests are numbered, and the last answer is kept: a request that is asked again, of this master or the
-next, has no second effect. `Ledger.answer` gives the answer, or None while it has to wait for others; the caller makes
-the ledger's `state` durable before it passes any answer on, so no successor can lease a shard twice.
+A worker is known by its rank and by the round for which it was started: no two processes have both, and one that is
+started anew inherits nothing. Its requests are numbered, and the last answer is kept: a request that is asked again, of
+this master or the next, has no second effect. `Ledger.answer` gives the answer, or None while it has to wait for
+others; the caller makes the ledger's `state` durable before it passes any answer on, so no successor can lease a shard
+twice.
 
 Invariants: a shard before the frontier is done, returned or leased, and only one of these; it has one lease, or in
-tracking mode "ack" two of different ranks; no request changes what another round's workers did; a shard becomes done
-once.
+tracking mode "ack" two of different ranks; no request changes what another worker did, nor does a round change what a
+worker has that continues; a shard becomes done once.
 """
 
 from bisect import insort
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import accumulate, pairwise
-from typing import Literal, cast
+from typing import Literal
 
 from ...rendezvous.base.frozen import dataclass, field, replace
-from ...rendezvous.store.seal import unreadable
-from ...rendezvous.wire.values import Malformed, decode, encode
 
 Tracking = Literal["checkpoint", "ack"]
 
@@ -132,7 +131,7 @@ class Request:
         kind: "open": declares the dataset, and the position that was restored. "exchange": marks what is done, gives
             back what is not wanted any more, and wants leases. "cut": marks, and wants the position of all ranks.
         name: the dataset's.
-        round, rank, world: the worker's.
+        round, rank, world: the worker's, as it was started with.
         part: which process of that rank: 0 is the script's own, which alone opens and cuts; an owner is (rank, part).
         sequence: of the owner; "open" has none.
         dataset: what is declared ("open").
@@ -192,6 +191,7 @@ class Owner:
         answer: what that was answered; None while it waits. A position is left out of it: it is `State.cut`.
         leases: what it has, in the order in which it works on them.
         lost: shard indices of which it has not been told yet that others have done them.
+        round: for which it was started; 0: `State.round`.
     """
 
     rank: int
@@ -200,6 +200,7 @@ class Owner:
     answer: Answer | None = None
     leases: tuple[Piece, ...] = ()
     lost: tuple[int, ...] = ()
+    round: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +210,7 @@ class State:
     Attributes:
         version: of this form.
         dataset: as declared.
-        round: whose workers have the leases.
+        round: the job's; who is not in it any more has no leases.
         begun: every rank of the round has opened it with the same position (tracking mode "checkpoint").
         origin: that position.
         frontier, returned, owners: see above.
@@ -254,16 +255,13 @@ class Progress:
     records: int = 0
 
 
-class BadState(ValueError):
-    """The store holds what this version cannot read."""
-
-
 @dataclass(slots=True)
 class _Worker:
     """An owner in memory; `head_since` is when it began with the first of its leases (the caller's clock)."""
 
     rank: int
     part: int
+    round: int
     sequence: int = 0
     answer: Answer | None = None
     leases: dict[int, Piece] = field(default_factory=dict[int, Piece])
@@ -311,7 +309,8 @@ class Ledger:
         once: set[int] = set()
         for owner in state.owners:
             leases = {piece.shard_index: piece for piece in owner.leases}
-            worker = _Worker(owner.rank, owner.part, owner.sequence, owner.answer, leases, owner.lost, now)
+            round = owner.round or state.round
+            worker = _Worker(owner.rank, owner.part, round, owner.sequence, owner.answer, leases, owner.lost, now)
             self._workers.setdefault(owner.rank, {})[owner.part] = worker
             self._twice |= once & leases.keys()
             once |= leases.keys()
@@ -325,7 +324,7 @@ class Ledger:
 
     @property
     def round(self) -> int:
-        """Whose workers have the leases."""
+        """The job's, as of the last request or turn."""
         return self._state.round
 
     @property
@@ -336,7 +335,15 @@ class Ledger:
             frontier=self._frontier,
             returned=tuple(self._returned),
             owners=tuple(
-                Owner(one.rank, one.part, one.sequence, one.answer, tuple(one.leases.values()), one.lost)
+                Owner(
+                    one.rank,
+                    one.part,
+                    one.sequence,
+                    one.answer,
+                    tuple(one.leases.values()),
+                    one.lost,
+                    0 if one.round == self.round else one.round,
+                )
                 for one in self._all
             ),
         )
@@ -382,36 +389,54 @@ class Ledger:
 
     # -- rounds ---------------------------------------------------------------------------------------------------
 
-    def turn(self, round: int) -> None:
-        """The workers of `round`, which is a later one, begin; those before them are gone."""
+    def turn(self, round: int, since: Mapping[int, int] | None = None) -> None:
+        """The job is in `round`, a later one: who does not continue is gone.
+
+        Args:
+            since: by rank, of workers that continue, for which round they were started at the earliest; None: nobody
+                continues, as in another run. In tracking mode "checkpoint" all return to a position.
+        """
         if self.dataset.tracking == "ack":
-            back = {piece.shard_index: piece for piece in self._returned}
-            for worker in self._all:
-                for index, piece in enumerate(worker.leases.values()):
-                    at_it = replace(piece, returned=piece.returned + (index == 0))
-                    back[piece.shard_index] = max(at_it, back.get(piece.shard_index, at_it))
-            self._returned = sorted(back.values())
+            for rank, parts in list(self._workers.items()):
+                for worker in list(parts.values()):
+                    if since is None or worker.round < since.get(rank, round):
+                        self._lose(worker)
         else:
-            self._frontier, self._returned = 0, []
-        self._workers, self._twice, self._opened, self._votes = {}, set(), {}, {}
+            self._frontier, self._returned, self._workers, self._twice = 0, [], {}, set()
+        self._opened, self._votes = {}, {}
         self._state = replace(
             self._state, round=round, begun=False, origin=None, cuts=0, step=0, cut=None, returned=(), owners=()
         )
         self.changed, self._end_known = True, None
 
+    def _lose(self, worker: _Worker) -> None:
+        """What it has is leased anew; it was at the first of that."""
+        for index, piece in enumerate(worker.leases.values()):
+            self._return(replace(piece, returned=piece.returned + (index == 0)))
+        del self._workers[worker.rank][worker.part]
+
     # -- requests -------------------------------------------------------------------------------------------------
 
-    def answer(self, request: Request, now: float) -> Answer | None:
-        """The answer, or None while it has to wait for others; then ask again after any change, and at `due`."""
-        if request.round < self.round:
-            return Answer("stale", f"round {request.round} is over: the job is in round {self.round}")
+    def answer(self, request: Request, now: float, since: int | None = None) -> Answer | None:
+        """The answer, or None while it has to wait for others; then ask again after any change, and at `due`.
+
+        Args:
+            since: for which round the workers of that rank were started at the earliest; None: the last.
+        """
         if request.round > self.round:
             self.turn(request.round)
+        parts = self._workers.get(request.rank, {})
+        newest = max((each.round for each in parts.values()), default=0)
+        checkpoint = self.dataset.tracking == "checkpoint"
+        if request.round < (self.round if since is None or checkpoint else max(since, newest)):
+            return Answer("stale", f"round {request.round} is over: the job is in round {self.round}")
+        for before in [each for each in parts.values() if each.round < request.round]:
+            self._lose(before)  # its agent has started that rank anew
         if request.kind == "open":
             return self._open(request)
-        if self.dataset.tracking == "checkpoint" and not self._state.begun:
+        if checkpoint and not self._state.begun:
             return Answer("refused", f"dataset {self.dataset.name!r} was not opened in this round")
-        worker = self._workers.get(request.rank, {}).get(request.part) or _Worker(request.rank, request.part)
+        worker = parts.get(request.part) or _Worker(request.rank, request.part, request.round)
         if request.sequence == worker.sequence + 1:
             worker.sequence, worker.answer = request.sequence, None
             self._workers.setdefault(request.rank, {})[request.part] = worker
@@ -530,9 +555,11 @@ class Ledger:
             return
         if next(iter(worker.leases)) == shard_index:
             worker.head_since = now
-        piece = worker.leases.pop(shard_index)
-        if shard_index in self._twice:
-            self._twice.remove(shard_index)  # the other rank still has it
+        self._return(worker.leases.pop(shard_index))
+
+    def _return(self, piece: Piece) -> None:
+        if piece.shard_index in self._twice:
+            self._twice.remove(piece.shard_index)  # the other rank still has it
         else:
             insort(self._returned, piece)
 
@@ -647,75 +674,6 @@ class Ledger:
 def fresh(dataset: Dataset) -> State:
     """Nothing is done, and nobody has anything."""
     return State(VERSION, dataset)
-
-
-def read(value: bytes) -> State:
-    """The state that the store holds. Raises BadState."""
-    if unreadable(value):
-        raise BadState("it was written by nodes with another secret, or with --insecure")
-    try:
-        state = decode(State, value, unpack=_unpacked)
-    except Malformed as error:
-        raise BadState(str(error)) from None
-    if state.version != VERSION:
-        raise BadState(f"its version is {state.version}, and this elastic-run reads {VERSION}")
-    return state
-
-
-def written(state: State) -> bytes:
-    """What `read` reads.
-
-    All of it is written with every change, and a store keeps what it replaces for a while. So fields that have their
-    default are left out, and pieces are lists of numbers.
-    """
-    return encode(state, pack=_packed)
-
-
-def _packed(value: object) -> object:
-    """Pieces as numbers: each shard index as its distance from the one before; what is not 0 after its position."""
-    pieces = cast(tuple[Piece, ...], value)  # or anything else
-    if not (isinstance(value, tuple) and value and isinstance(pieces[0], Piece)):  # pyright: ignore[reportUnnecessaryIsInstance]  # see there
-        return cast(object, value)
-    shard_indices = [
-        pieces[0].shard_index,
-        *(piece.shard_index - before.shard_index for before, piece in pairwise(pieces)),
-    ]
-    packed = {"indices": shard_indices}
-    if offsets := [number for i, piece in enumerate(pieces) if piece.offset for number in (i, piece.offset)]:
-        packed["offsets"] = offsets
-    if returned := [number for i, piece in enumerate(pieces) if piece.returned for number in (i, piece.returned)]:
-        packed["returned"] = returned
-    return packed
-
-
-def _unpacked(raw: object) -> object:
-    """The pieces of an object that `_packed` has made, as objects of their own; all else as it is. Raises Malformed."""
-    packed = cast(dict[str, object], raw)  # it is asked about JSON objects only
-    if "indices" not in packed:
-        return packed
-    shard_indices = list(accumulate(_numbers(packed["indices"])))
-    offsets, returned = ([0] * len(shard_indices) for _ in range(2))
-    for name, into in (("offsets", offsets), ("returned", returned)):
-        for index, number in _pairs(_numbers(packed.get(name, []))):
-            if not 0 <= index < len(into):
-                raise Malformed(f"{name}: there is no piece {index}")
-            into[index] = number
-    rows = zip(shard_indices, offsets, returned, strict=True)
-    return [{"shard_index": shard_index, "offset": offset, "returned": times} for shard_index, offset, times in rows]
-
-
-def _numbers(raw: object) -> list[int]:
-    numbers = cast(list[object], raw) if isinstance(raw, list) else [None]
-    if any(type(number) is not int for number in numbers):
-        raise Malformed("pieces: expected a list of numbers")
-    return cast(list[int], numbers)
-
-
-def _pairs(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Pairs of an index and what stands there. Raises Malformed where the last has no partner."""
-    if len(numbers) % 2:
-        raise Malformed("pieces: expected pairs of numbers")
-    return zip(numbers[::2], numbers[1::2], strict=True)
 
 
 def check(request: Request) -> str:

@@ -21,7 +21,8 @@ from ...rendezvous.rpc.envelope import Caller
 from ...rendezvous.store.contract import MAX_OPERATIONS, MAX_VALUE_BYTES, Compare, KeyValue, Put, Store
 from ...rendezvous.store.limits import MAX_REQUEST_BYTES
 from ...rendezvous.store.waits import Waits
-from .ledger import Answer, BadState, Ledger, Progress, Request, State, Tracking, check, fresh, named, read, written
+from .ledger import Answer, Ledger, Progress, Request, State, Tracking, check, fresh, named
+from .stored_ledger import BadState, read, written
 
 PATIENCE = 10.0
 """Seconds after which a request that waits is told why, and to ask again."""
@@ -48,6 +49,7 @@ class Current:
         world: its workers.
         incarnations: of its nodes.
         ranks: of each of them, by incarnation; a node that is not there may ask for any.
+        since: for which round, by incarnation, the workers were started that continue in this one, at the earliest.
     """
 
     run: str
@@ -56,6 +58,11 @@ class Current:
     world: int
     incarnations: frozenset[str]
     ranks: Mapping[str, range] = field(default_factory=dict[str, range])
+    since: Mapping[str, int] = field(default_factory=dict[str, int])
+
+    def earliest(self, incarnation: str) -> int:
+        """For which round the workers of a node were started, at the earliest."""
+        return self.since.get(incarnation, self.round) if self.running else self.round
 
 
 @dataclass(eq=False, slots=True)
@@ -226,14 +233,14 @@ class Ledgers:
         ready: list[_Waiting] = []
         for waiting in self._waiting:
             round = waiting.request.round
-            if round < current.round:
+            if round < current.earliest(waiting.caller.incarnation):
                 waiting.give(Answer("stale", f"round {round} is over: the job is in round {current.round}"))
-            elif round == current.round and current.running:
+            elif round <= current.round and current.running:
                 if waiting.caller.incarnation not in current.incarnations:
                     waiting.give(Answer("stale", _not_in_it(waiting.caller, current)))
                 elif waiting.request.rank not in current.ranks.get(waiting.caller.incarnation, range(1 << 53)):
                     waiting.give(Answer("refused", _another_rank(waiting, current)))
-                elif waiting.request.world == current.world:
+                elif round < current.round or waiting.request.world == current.world:
                     ready.append(waiting)
                 else:  # for so many ranks the ledgers would wait, and look through all of them
                     waiting.give(Answer("refused", _another_world(waiting.request, current)))
@@ -243,7 +250,7 @@ class Ledgers:
             return
         new = [waiting for waiting in self._waiting if not waiting.met]
         entries = {} if self._entries is None else self._entries
-        given = self._apply(entries, ready, current.run)
+        given = self._apply(entries, ready, current)
         waits = [waiting for waiting in ready if waiting not in given and waiting.request.kind != "exchange"]
         if waits and (ended := self._ended_ranks()):
             for waiting in waits:
@@ -264,17 +271,18 @@ class Ledgers:
             if text := too_large.get(waiting.request.name):
                 waiting.give(Answer("refused", text))
 
-    def _apply(self, entries: dict[str, _Entry], ready: Sequence[_Waiting], run: str) -> dict[_Waiting, Answer]:
+    def _apply(self, entries: dict[str, _Entry], ready: Sequence[_Waiting], current: Current) -> dict[_Waiting, Answer]:
         """Applies what is new; then what waited for it, as long as there is an answer in it for somebody."""
         now = self._now()
         touched = {name for name, entry in entries.items() if entry.due is not None and entry.due <= now}
         touched |= {waiting.request.name for waiting in ready if not waiting.tried}
+        touched |= self._turn(entries, {waiting.request.name for waiting in ready}, current)
         given: dict[_Waiting, Answer] = {}
 
         def tries(some: Iterable[_Waiting]) -> list[_Waiting]:
             for waiting in some:
                 waiting.tried = True
-                if answer := self._decide(entries, waiting.request, run, now):
+                if answer := self._decide(entries, waiting, current, now):
                     given[waiting] = answer
                     waiting.decided = True
             return [waiting for waiting in ready if waiting.request.name in touched and waiting not in given]
@@ -289,7 +297,21 @@ class Ledgers:
             entries[name].due = ledger.due(now) if ledger and name in waits else None
         return given
 
-    def _decide(self, entries: dict[str, _Entry], request: Request, run: str, now: float) -> Answer | None:
+    def _turn(self, entries: Mapping[str, _Entry], names: Iterable[str], current: Current) -> set[str]:
+        """Returns what the workers had that are gone since the last round; which datasets have turned."""
+        since = {rank: each for i, each in current.since.items() for rank in current.ranks.get(i, ())}
+        turned: set[str] = set()
+        for name in names:
+            ledger = entries[name].ledger if name in entries else None
+            if ledger and ledger.round < current.round:
+                before = _often(ledger)
+                ledger.turn(current.round, since)
+                self._say_often(ledger, before)
+                turned.add(name)
+        return turned
+
+    def _decide(self, entries: dict[str, _Entry], waiting: _Waiting, current: Current, now: float) -> Answer | None:
+        request, since = waiting.request, current.earliest(waiting.caller.incarnation)
         name = request.name
         entry = entries.get(name)
         if entry and entry.trouble:
@@ -302,7 +324,8 @@ class Ledgers:
                 if entry is None or entry.key != key:
                     entry = entries[name] = _Entry(key)
                 assert entry is not None
-                ledger = entry.ledger = Ledger(replace(fresh(request.dataset), run=run), now)
+                ledger = entry.ledger = Ledger(replace(fresh(request.dataset), run=current.run), now)
+                ledger.turn(current.round)
             elif ledger.dataset.tracking != request.dataset.tracking:
                 return Answer(
                     "refused",
@@ -311,12 +334,7 @@ class Ledgers:
                 )
         if ledger is None:
             return Answer("refused", f"dataset {name!r} was not opened in this round")
-        if request.round <= ledger.round:
-            return ledger.answer(request, now)
-        before = _often(ledger)
-        answer = ledger.answer(request, now)
-        self._say_often(ledger, before)
-        return answer
+        return ledger.answer(request, now, since)
 
     def _say_often(self, ledger: Ledger, before: set[int]) -> None:
         for piece in ledger.troubled:

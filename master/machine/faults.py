@@ -112,7 +112,7 @@ class Faults:
                     continue
                 before = (first,) if (first := self._first_end) and first.exit.round == exit_.round else ()
                 known = exit_.round == number and not self._given_up
-                world = round.assigned[0].world_size if known and round.assigned else 0
+                world = sum(each.nproc for each in round.assigned) if known else 0
                 todo += self.note(Evidence(exit_.round, exits=(failed,), finished=before, world=world), round, now)
         return todo
 

@@ -106,7 +106,8 @@ class Publication:
         started = {each: before[each].since or current.number for each in decision.untouched}
         self.assigned = ranks.assign(header.number, nodes, decision.node_workers, before, started)
         self._chosen, self._lost = frozenset(member.incarnation for member in nodes), {}
-        if not (self.header and decision.untouched):  # who is untouched goes on where they met
+        first = nodes[0].incarnation in current.current.nodes[:1]
+        if not (self.header and decision.untouched and first):  # who is untouched goes on where they met
             ports = nodes[0].ports
             port = ports[header.number % len(ports)] if ports else 0
             header = replace(header, master_addr=nodes[0].host, master_port=port)
@@ -116,7 +117,7 @@ class Publication:
             cause=decision.cause,
             prefix="",
             nodes=len(self.assigned),
-            world_size=self.assigned[0].world_size,
+            world_size=sum(each.nproc for each in self.assigned),
             deadline_seconds=0.0,
             roles=ranks.by_role(decision.node_workers),
         )

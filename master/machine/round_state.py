@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from ...rendezvous.base.frozen import dataclass, field, replace
 from ...rendezvous.header import Header
 from ...rendezvous.member import MAX_EXITS
-from ...rendezvous.ranks import Assignment, NodeWorkers
+from ...rendezvous.ranks import Assignment, NodeRanks, NodeWorkers
 from ...rendezvous.round import Policy, Round
 
 
@@ -51,7 +51,13 @@ class RoundState:
                 header.state == "open",
                 at,
                 grown_at=at if header.cause == "joined" else grown_at,
-                node_workers=tuple(NodeWorkers(each.role, each.nproc) for each in assigned) if policy.roles else (),
+                node_workers=tuple(
+                    NodeWorkers(
+                        each.role, each.nproc, NodeRanks(each.group_rank, each.first_rank, each.role_first_rank)
+                    )
+                    for each in assigned
+                    if policy.roles
+                ),
             ),
             assigned,
             frozenset(ranks),

@@ -11,7 +11,8 @@ from typing import Any
 from elastic_run.adapters.client.channel import Back, Call
 from elastic_run.adapters.client.context import AGENT, ROUND
 from elastic_run.adapters.client.shards import Shards
-from elastic_run.master.data.ledger import Answer, Ledger, Request, fresh, read, written
+from elastic_run.master.data.ledger import Answer, Ledger, Request, fresh
+from elastic_run.master.data.stored_ledger import read, written
 from elastic_run.rendezvous.rpc.envelope import Answered, Asked, packed, unpacked
 from elastic_run.rendezvous.wire.frame import PREFIX
 from elastic_run.rendezvous.wire.values import decode, encode

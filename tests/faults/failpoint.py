@@ -83,8 +83,9 @@ READING = "while a new master reads the ledgers"
 
 def _wrap() -> None:
     """Puts the points into this process's master."""
-    from elastic_run.master.data.ledger import Ledger, State, fresh, read
+    from elastic_run.master.data.ledger import Ledger, State, fresh
     from elastic_run.master.data.ledger_service import Ledgers
+    from elastic_run.master.data.stored_ledger import read
     from elastic_run.rendezvous.base.errors import Deposed
     from elastic_run.rendezvous.store.contract import Delete
 

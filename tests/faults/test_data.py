@@ -223,6 +223,44 @@ def masters_are_deposed_around_a_write_and_the_round_goes_on(job: Counted, what:
     assert (job.log("A") + job.log("B")).count(DEPOSED) > before
 
 
+# -- workers that need nobody ------------------------------------------------------------------------------------------
+
+
+def test_workers_that_need_nobody_come_and_go_and_the_others_keep_their_process_and_their_shards(job: Counted) -> None:
+    job.kind = OUTPUTS
+    job.train("A", "B", "C", env={}, roles="worker:2:3", role_options="worker:on-loss=one")
+    workers = [job.worker_of(node) for node in "ABC"]
+    pids = {worker.node: worker.pid for worker in workers}
+    ranks = {worker.node: worker.puppet.rank for worker in workers}
+    assert sorted(ranks.values()) == [0, 1, 2]
+
+    def others_continue(*touched: str) -> None:
+        job.advances(20)
+        now = {worker.node: worker.pid for worker in job.living()}
+        assert {node: pid for node, pid in now.items() if node not in touched} == pids
+
+    lost = job.stays()
+    job.kill_agent(lost)
+    assert "was lost" in job.cause(2)
+    del pids[lost]
+    others_continue()
+    job.train("D")
+    assert job.worker_of("D").puppet.rank == ranks[lost]
+    others_continue("D")
+    hurt = job.stays("D")
+    job.worker_of(hurt).kill()
+    assert "died by SIGKILL" in job.cause(4)
+    pids = {"D": job.worker_of("D").pid, **{node: pid for node, pid in pids.items() if node != hurt}}
+    others_continue(hurt)
+    assert job.worker_of(hurt).puppet.rank == ranks[hurt]
+    master = job.master()
+    job.kill_machine(master)
+    del pids[master]
+    others_continue(hurt)
+    codes = job.ends()
+    assert codes == {"D": 0, hurt: 0}
+
+
 # -- the master dies exactly there ------------------------------------------------------------------------------------
 
 

@@ -2,7 +2,7 @@
 
 --seeds 0:20000       explore these (the default is 0:2000), on --jobs processes
 --soak [COUNT]        explore seeds that nobody has tried, COUNT of them or without end, until one breaks a rule
---seed 17             one, with its trace; --kind roles, masters or services: of jobs with these
+--seed 17             one, with its trace; --kind roles, alone, masters or services: of jobs with these
 --schedule FILE       one that was written by hand
 --shrink              with one of the two: the smallest schedule that breaks the same rule
 --digest              with --seeds: a fingerprint of each trace instead

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from elastic_run.master.data.ledger import DONE, Answer, Piece, Position, Request, State, read
+from elastic_run.master.data.ledger import DONE, Answer, Owner, Piece, Position, Request, State
+from elastic_run.master.data.stored_ledger import read
 from elastic_run.rendezvous.header import Header
 from elastic_run.rendezvous.store.contract import Event
 
@@ -30,12 +31,14 @@ class _Book:
 
     Attributes:
         accepted: by shard index, the workers that were told that what they had done of it counts.
+        given: by the round for which a process was started, its rank and its part: what it was answered that it has.
         outputs: shard indices of which an output was written.
     """
 
     key: str
     state: State
     accepted: dict[int, list[Worker]] = field(default_factory=dict[int, list[Worker]])
+    given: dict[tuple[int, int, int], set[int]] = field(default_factory=dict[tuple[int, int, int], set[int]])
     outputs: set[int] = field(default_factory=set[int])
 
 
@@ -74,6 +77,8 @@ class Books:
             self._check_forward(book.state, state)
         if state.dataset.tracking == "ack":
             self._check_outputs(book, state)
+            self._check_continuing(book.state, state)
+        self._check_holders(book, state)
         book.state = state
         self._check_once(state)
         self._remember(name, state)
@@ -96,6 +101,32 @@ class Books:
             self._violated("a ledger does not go back", f"{old} became {new}")
         elif old.begun and (again := _open(new, old.frontier) - _open(old)):
             self._violated("what is done stays done", f"shard indices {sorted(again)}")
+
+    def _check_continuing(self, old: State, new: State) -> None:
+        """Who continues in a new round, and has asked for nothing meanwhile, has what it had, or it is done."""
+        now = {_who(owner, new): owner for owner in new.owners}
+        for owner in old.owners if old.run == new.run and new.round > old.round else ():
+            round, rank, _ = _who(owner, old)
+            first, kept = self._checker.first_round(rank), now.get(_who(owner, old))
+            if not 0 < first <= round < new.round or (kept and kept.sequence != owner.sequence):
+                continue
+            had, has = ({each.shard_index for each in one.leases} if one else set[int]() for one in (owner, kept))
+            if taken := (had - has) & _open(new):
+                self._violated("a worker that continues keeps its shards", f"rank {rank} had {sorted(taken)}: {new}")
+
+    def _check_holders(self, book: _Book, state: State) -> None:
+        """Who has a shard was answered that it has it, and is in the job."""
+        header = self._checker.last_header
+        for owner in state.owners:
+            round, rank, _ = who = _who(owner, state)
+            given = book.given.setdefault(who, set())
+            given.update(piece.shard_index for piece in (owner.answer.leases if owner.answer else ()))
+            has = {piece.shard_index for piece in owner.leases}
+            if has - given:
+                self._violated("a worker has no shard that it was not given", f"rank {rank}: {sorted(has - given)}")
+            current = header is not None and (header.run, header.number) == (state.run, state.round)
+            if current and header.state == "open" and has and not 0 < self._checker.first_round(rank) <= round:
+                self._violated("what a lost worker had comes back", f"rank {rank} of round {round} has {sorted(has)}")
 
     def _check_outputs(self, book: _Book, new: State) -> None:
         """A shard counts as done when its output is there."""
@@ -128,7 +159,8 @@ class Books:
         for owner in state.owners:
             if owner.answer is None:
                 continue
-            answers = self._answers.setdefault((name, state.round, owner.rank, owner.part, owner.sequence), [])
+            round, rank, part = _who(owner, state)
+            answers = self._answers.setdefault((name, round, rank, part, owner.sequence), [])
             if owner.answer not in answers:
                 answers.append(owner.answer)
         self._cuts.setdefault((name, state.round, state.cuts), []).append(state.cut)
@@ -170,7 +202,10 @@ class Books:
         """The store has held the answer, as that of this very request."""
         name, round = request.name, request.round
         if request.kind == "open":
-            known = request.restored in self._begun.get((name, round), [])
+            begun = self._begun.get((name, round), [])
+            if (book := self._books.get(name)) and book.state.dataset.tracking == "ack":
+                begun = [None]
+            known = request.restored in begun
         else:
             asker = name, round, request.rank, request.part, request.sequence
             known = replace(answer, position=None) in self._answers.get(asker, [])
@@ -226,7 +261,9 @@ class Books:
     def on_success(self, header: Header, round: int) -> None:
         """The job has succeeded with that round."""
         shape = self._world.shape
-        workers = [each for each in self._world.workers if (each.run, each.round) == (header.run, round)]
+        # In a job with roles workers of earlier rounds may have ended, and their nodes continue.
+        rounds = range(round + 1) if shape.roles else (round,)
+        workers = [each for each in self._world.workers if each.run == header.run and each.round in rounds]
         if not shape.data or self._checker.went_early(workers):
             return
         if shape.data == "checkpoint":
@@ -249,6 +286,10 @@ def _open(state: State, frontier: int | None = None) -> set[int]:
     """Shard indices before the frontier that are not done; those before another one, where it is given."""
     pieces = [*state.returned, *(piece for owner in state.owners for piece in owner.leases)]
     return {piece.shard_index for piece in pieces if frontier is None or piece.shard_index < frontier}
+
+
+def _who(owner: Owner, state: State) -> tuple[int, int, int]:
+    return owner.round or state.round, owner.rank, owner.part
 
 
 def _shard_indices(pieces: tuple[Piece, ...]) -> str:

@@ -182,8 +182,8 @@ class _Asking:
         self._record = 1.5 * shape.work / (shape.records * shape.epochs)  # seconds
 
     def _request(self, leaser: Leaser) -> Request:
-        worker = leaser.worker
-        return Request("exchange", NAME, worker.round, worker.rank, worker.world)
+        told = leaser.worker.environment  # what a process is told as it is started does not change
+        return Request("exchange", NAME, *(int(told[name]) for name in ("ELASTIC_RUN_ROUND", "RANK", "WORLD_SIZE")))
 
     def _open(self, leaser: Leaser, restored: Position | None, then: Callable[[Answer], object]) -> None:
         request = replace(self._request(leaser), kind="open", dataset=self._dataset, restored=restored)
@@ -213,7 +213,7 @@ class _Asking:
         then(answer)
 
     def _ask(self, worker: Worker, request: Request, then: Callable[[Answer], object]) -> None:
-        call = Call("ledger", worker.round, request)
+        call = Call("ledger", request.round, request)
         self._ground.ask(worker, call, partial(self._answered, worker, request, then))
 
     def _answered(self, worker: Worker, request: Request, then: Callable[[Answer], object], back: Back) -> None:

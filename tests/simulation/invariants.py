@@ -337,9 +337,19 @@ class Checker:
         return owner == self._leader or self._led_until.get(owner, -1.0) >= since
 
     def is_over(self, worker: Worker) -> bool:
-        """There has been a later round, or run, than the worker's."""
+        """There has been a later round, or run, than the worker's, and it does not continue there."""
         index = next((i for i, each in enumerate(self._published) if _is_of(worker, each.header)), len(self._published))
-        return index + 1 < len(self._published)
+        later = self._published[index + 1 :]
+        return not all(each.header.state == "open" and self._continues(worker, each) for each in later)
+
+    def _continues(self, worker: Worker, published: _Published) -> bool:
+        mine = (each for each in published.assignments.values() if self._lives[each.incarnation].owner == worker.owner)
+        return any(0 < each.since <= worker.round for each in mine)
+
+    def first_round(self, rank: int) -> int:
+        """For which round, at the earliest, the process was started that has this rank now; 0: none has it."""
+        held = self._published[-1].assignments.values() if self._published else ()
+        return next((each.since or each.round for each in held if rank in each.ranks), 0)
 
     def is_leaving(self, owner: str) -> bool:
         """That agent was told to go, or is gone."""
@@ -698,8 +708,11 @@ class Checker:
             return
         if self._usable(len(assignments)) != len(assignments):
             self._violated("a round's size is one that the user allowed", f"{len(assignments)} of {self._shape}")
+        on = any(each.since for each in assignments)
+        if on:
+            self._check_ranks(header, assignments)
         first = 0
-        for index, each in enumerate(assignments):
+        for index, each in enumerate(assignments if not on else ()):
             whole = (each.round, each.group_rank, each.group_size, each.first_rank, each.world_size) == (
                 header.number,
                 index,
@@ -718,7 +731,7 @@ class Checker:
             self._violated("assignments that no header names do not stay", ", ".join(others))
         if before is not None and before.header.state == "open" and header.run == before.header.run:
             self._check_because(before, published)
-        if first != header.world_size:
+        if first != header.world_size and not on:
             self._violated("ranks are 0..n-1, each once", f"{first} workers, world size {header.world_size}")
         for each in assignments:
             life = self._lives.get(each.incarnation)
@@ -763,6 +776,16 @@ class Checker:
             if now - last < self._shape.last_call:
                 self._violated("the first round waits for a last call", f"the last node came {now - last:.3f} s before")
 
+    def _check_ranks(self, header: Header, assignments: Sequence[Assignment]) -> None:
+        """Where nodes have come and gone alone there may be free ranks, but no rank is two workers'."""
+        taken = [rank for each in assignments for rank in each.ranks]
+        in_role = [(each.role, each.role_first_rank + i) for each in assignments for i in range(each.nproc)]
+        nodes = [each.group_rank for each in assignments]
+        twice = any(len(set(numbers)) < len(numbers) for numbers in (taken, in_role, nodes))
+        high = any(rank >= each.world_size for each in assignments for rank in each.ranks)
+        if twice or high or len(taken) != header.world_size:
+            self._violated("no rank is two workers'", f"{assignments}, of {header.world_size} workers")
+
     def _check_roles(self, before: _Published | None, published: _Published, assignments: Sequence[Assignment]) -> None:
         """See `roles.py`."""
         assert self.roles is not None
@@ -784,8 +807,9 @@ class Checker:
             and now - life.born > LAG
         ]
         running = before is not None and before.header.state == "open"
-        hurt = {worker.owner for worker, how, *_ in before.hurts if how != "hang"} if before else set[str]()
-        failed = {life.member.incarnation for life in self._lives.values() if life.owner in hurt}
+        hurts = before.hurts if before else []
+        hurt = {worker.owner: at for worker, how, _, at in reversed(hurts) if how not in ("hang", "exit0")}
+        failed = {i: hurt[life.owner] for i, life in self._lives.items() if life.owner in hurt}
         meeting = header.master_addr, header.master_port
         self.roles.on_round(last, running, assignments, meeting, standbys, failed)
 
@@ -1049,12 +1073,14 @@ class Checker:
         row = 0
         for each in reversed(self._run_of(header)):
             exit_ = each.header.incident.exit if each.header.incident else None
-            if each.header.cause != "failure" or exit_ is None or exit_.code != 3 or exit_.message:
+            optional = each.header.incident is not None and each.header.incident.optional
+            if each.header.cause != "failure" or exit_ is None or exit_.code != 3 or exit_.message or optional:
                 break
             row += 1
         # The header itself is not among those that were published.
         exit_ = header.incident.exit if header.incident else None
-        mine = exit_ is not None and exit_.code == 3 and not exit_.message
+        optional = header.incident is not None and header.incident.optional
+        mine = exit_ is not None and exit_.code == 3 and not exit_.message and not optional
         if mine and row + 1 >= self._shape.same and self.calm:
             self._violated("a job is stopped early when it repeats a failure", f"{row + 1} times {exit_}")
 
@@ -1274,7 +1300,7 @@ class Checker:
             self._violated("a reborn agent inherits nothing", f"{worker.name} is an earlier life's")
         expected = {
             "RANK": str(mine[0].first_rank + worker.local),
-            "WORLD_SIZE": str(header.world_size),
+            "WORLD_SIZE": str(mine[0].world_size),
             "LOCAL_WORLD_SIZE": str(mine[0].nproc),
             "GROUP_RANK": str(mine[0].group_rank),
             "GROUP_WORLD_SIZE": str(mine[0].group_size),

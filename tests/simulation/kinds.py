@@ -3,13 +3,14 @@
 from collections.abc import Callable, Mapping
 
 from .masters import draw_with_masters
-from .roles import draw_with_roles
+from .roles import draw_alone, draw_with_roles
 from .schedule import Schedule, draw, parse
 from .services import draw_with_services
 
 DRAWS: Mapping[str, Callable[[int], Schedule]] = {
     "plain": draw,
     "roles": draw_with_roles,
+    "alone": draw_alone,
     "masters": draw_with_masters,
     "services": draw_with_services,
 }

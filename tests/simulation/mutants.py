@@ -527,7 +527,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "first-rank: ranks do not count the workers of a node",
-        Edit("rendezvous/ranks.py::spans", "first_rank += workers.nproc", "first_rank += 1"),
+        Edit("rendezvous/ranks.py::places", "place.first_rank + workers.nproc", "place.first_rank + 1"),
         "ranks are 0..n-1, each once",
         "seed 15 / job nproc=2",
     ),
@@ -943,8 +943,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "leases-forgotten: what the last round's workers had is not leased anew",
         Edit(
-            "master/data/ledger.py::Ledger.turn",
-            "back[piece.shard_index] = max(at_it, back.get(piece.shard_index, at_it))",
+            "master/data/ledger.py::Ledger",
+            "self._return(replace(piece, returned=piece.returned + (index == 0)))",
             "pass",
         ),
         "a shard is done when its output is written",
@@ -1351,9 +1351,85 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "untouched-moved: workers continue although their ranks have changed",
-        Edit("rendezvous/round.py", "(old, replace(was, world_size=0)) != (new, replace(now, world_size=0))", "False"),
+        Edit(
+            "rendezvous/ranks.py::places",
+            "workers.place or NodeRanks(group_rank, first_rank, role_ends.get(workers.role, 0))",
+            "NodeRanks(group_rank, first_rank, role_ends.get(workers.role, 0))",
+        ),
         "workers that continue keep their ranks",
-        "seed 16 / job last_call=0 roles=chief:1:1:one:yes,worker:1:2:one:yes,evaluator:0:1:one:no",
+        "seed 1 / job data=ack roles=chief:1:1:one:yes,worker:1:3:one:yes typed=worker,,chief, / leased.1+0 kill n1",
+    ),
+    Mutant(
+        "free-rank: a node that comes gets rank 0, whoever has it",
+        Edit(
+            "rendezvous/ranks.py",
+            """
+            if start + count <= each.start: ...
+            start = max(start, each.stop)
+            """,
+            "pass",
+        ),
+        "no rank is two workers'",
+        "seed 1 / job data=ack shard=1 roles=chief:1:1:one:yes,worker:1:3:one:yes / leased.1+0 kill n1 / "
+        "leased.7+0 start n1",
+    ),
+    Mutant(
+        "alone-all: a node that comes or goes alone restarts the others",
+        Edit(
+            "rendezvous/roles.py::continue_alone",
+            "return tuple(a for a, b in kept), tuple(d for c, d in kept), tuple(stay)",
+            "return tuple(a for a, b in kept), tuple(d for c, d in kept), ()",
+        ),
+        "one restarts alone",
+        "seed 1 / job data=ack roles=chief:1:1:one:yes,worker:1:3:one:yes / leased.1+0 kill n1",
+    ),
+    Mutant(
+        "known-since: an agent tells workers that continue that their round is over",
+        Edit("elastic_agent/master_client.py::Link.ask", "0 < mine.since <= request.round", "mine.since < 0"),
+        "only workers of an old round are told so",
+        "seed 1 / job data=ack roles=chief:1:1:one:yes,worker:1:3:one:yes / leased.1+0 kill n1",
+    ),
+    Mutant(
+        "survivors-leases: a round returns what all workers have",
+        Edit("master/data/ledger.py::Ledger.turn", "worker.round < since.get(rank, number)", "True"),
+        "a worker that continues keeps its shards",
+        "seed 1 / job data=ack roles=chief:1:1:one:yes,worker:1:3:one:yes / leased.1+0 kill n1",
+    ),
+    Mutant(
+        "lost-leases: a lost worker keeps what it has",
+        Edit("master/data/ledger.py::Ledger.turn", "worker.round < since.get(rank, number)", "False"),
+        "what a lost worker had comes back",
+        "seed 28 / job data=ack epochs=2 / leased.9+0 kill n1",
+    ),
+    Mutant(
+        "heir: a worker has what the one before it had",
+        Edit(
+            "master/data/ledger.py::Ledger.turn",
+            """
+            if since is None or worker.round < since.get(rank, number):
+                self._lose(worker)
+            """,
+            """
+            if since is None or worker.round < since.get(rank, number):
+                worker.round, worker.sequence, worker.answer = number, 0, None
+            """,
+        ),
+        "a worker has no shard that it was not given",
+        "seed 8 / job data=ack shard=1 / leased.15+0 kill n1",
+    ),
+    Mutant(
+        "another-runs-leases: workers of an earlier run continue in this one",
+        Edit("master/data/ledger.py::Ledger.turn", "since is None or ...", "since is not None and ..."),
+        "what a lost worker had comes back",
+        "seed 549 / job restarts=1 data=ack shard=1 epochs=2 roles=worker:1:3:one:yes / running.1+6 start n1 / "
+        "leased.14+0 worker n1 0 killed / leased.16+0 worker n1 0 killed",
+    ),
+    Mutant(
+        "told-again: the failure of a worker that continues counts twice",
+        Edit("master/machine/faults.py", "member.incarnation not in current.continuing", "True"),
+        "only failures are counted as failures",
+        "seed 888 / job nodes=4 nproc=2 last_call=0 interval=0 data=ack roles=chief:1:1:one:yes,worker:1:3:one:yes / "
+        "leased.2+0.4 worker n1 0 segv",
     ),
     Mutant(
         "untouched-port: a round in which workers continue has another place to meet",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from elastic_run.rendezvous.ranks import Assignment
 from elastic_run.rendezvous.roles import Role
 
-from .schedule import Schedule, draw
+from .schedule import Schedule, at_a_lease, draw
 from .script import MEETING, Ground, Group, Script, Worker
 
 if TYPE_CHECKING:
@@ -63,7 +63,9 @@ class RoleScript(Script):
         self.arrive(worker)
         role = self._roles[worker.environment["ROLE_NAME"]]
         if role.on_loss == "one":
-            if role.counts:
+            if self.write and role.counts:
+                self.write(worker)
+            elif role.counts:
                 self._ground.after(self._work, self.succeed, worker)
             return
         key = worker.run, worker.place, role.name
@@ -130,18 +132,18 @@ class RoleRules:
         assignments: Sequence[Assignment],
         meeting: tuple[str, int],
         standbys: Sequence[str],
-        hurt: set[str],
+        hurt: Mapping[str, float],
     ) -> None:
         """A round with these assignments, in rank order, is published.
 
         Args:
             before: the last open one; `running`: it ran until now.
             standbys: incarnations that were there, and have no part in it.
-            hurt: those of `before` of which a worker was hurt.
+            hurt: those of `before` of which a worker was hurt, and since when.
         """
         order = [role.name for role in self._roles]
         given = [each.role for each in assignments]
-        if given != sorted(given, key=order.index):
+        if given != sorted(given, key=order.index) and not any(each.since for each in assignments):
             self._violated("the ranks of a role are neighbours", f"{given}")
         for role in self._roles:
             if not role.min_nodes <= given.count(role.name) <= role.max_nodes:
@@ -188,37 +190,39 @@ class RoleRules:
         running: bool,
         now: Mapping[str, Assignment],
         meeting: tuple[str, int],
-        hurt: set[str],
+        hurt: Mapping[str, float],
     ) -> None:
         on = [each for each in now.values() if each.since]
         for each in on:
             was = before.assignments.get(each.incarnation)
-            names = ("group_rank", "first_rank", "nproc", "role", "role_first_rank", "role_world_size")
+            names = ("group_rank", "first_rank", "nproc", "role", "role_first_rank")
             if was is None or not running or each.since not in (was.since or before.number, before.number):
                 self._violated("only running workers continue", f"{each}")
             elif any(getattr(was, name) != getattr(each, name) for name in names):
                 self._violated("workers that continue keep their ranks", f"{was} became {each}")
-        if on and meeting != before.meeting:
+        if any(self._by_name[each.role].on_loss == "all" for each in on) and meeting != before.meeting:
             self._violated("workers that continue have a place to meet", f"{before.meeting} became {meeting}")
         if not running or not self._checker.calm or {"failed_start", "taken_port"} & set(self._checker.done):
             return
         touched = {each.role for i, each in before.assignments.items() if i not in now or i in hurt}
         touched |= {each.role for i, each in now.items() if i not in before.assignments}
         alone = bool(touched) and all(self._by_name[role].on_loss == "one" for role in touched)
-        if on and touched and not alone:
+        just = any(self._world.now - at < KNOWN for at in hurt.values())
+        if on and touched and not alone and not just:
             self._violated("a loss that concerns all restarts all", f"{touched}: {[each.node for each in on]} go on")
         same = [
-            i for i in before.assignments if i not in hurt and i in now and not _moved(before.assignments[i], now[i])
+            i
+            for i, was in before.assignments.items()
+            if i not in hurt and i in now and (was.role, was.nproc) == (now[i].role, now[i].nproc)
         ]
-        first = next(iter(before.assignments)) in now
-        if (
-            alone
-            and first
-            and len(same) == sum(i not in hurt for i in before.assignments if i in now)
-            and not on
-            and same
-        ):
-            self._violated("one restarts alone", f"{touched}: everybody is started again")
+        meet = any(self._by_name[now[i].role].on_loss == "all" for i in same)
+        first = next(iter(before.assignments)) in same or not meet
+        if self._world.shape.ports:  # they know each other's addresses
+            names = ("group_rank", "first_rank", "role_first_rank", "role_world_size")
+            moved = any(getattr(before.assignments[i], name) != getattr(now[i], name) for i in same for name in names)
+            first = not moved and next(iter(before.assignments)) in same
+        if alone and first and (anew := [now[i].node for i in same if not now[i].since]):
+            self._violated("one restarts alone", f"{touched}: {anew} are started again")
 
     def on_start(self, worker: Worker, mine: Assignment, env: Mapping[str, str]) -> None:
         """An agent starts a worker."""
@@ -256,11 +260,6 @@ class RoleRules:
         self._world.violated(rule, what)
 
 
-def _moved(was: Assignment, is_now: Assignment) -> bool:
-    names = ("group_rank", "first_rank", "nproc", "role", "role_first_rank", "role_world_size")
-    return any(getattr(was, name) != getattr(is_now, name) for name in names)
-
-
 SHAPES: Sequence[tuple[str, int]] = (
     ("ps:1:1:all:no,worker:1:2:all:yes", 3),
     ("ps:1:1:all:no,worker:1:3:one:yes", 4),
@@ -270,15 +269,46 @@ SHAPES: Sequence[tuple[str, int]] = (
 )
 """Roles, and how many nodes there are for them at first."""
 
+KNOWN = 0.05
+"""Seconds: a worker that was hurt for less may have been well when the round was decided."""
+
 NEVER = ("hold", "stranger")
 """Kinds of faults that say nothing about roles."""
 
 
-def draw_with_roles(seed: int) -> Schedule:
+ALONE: Sequence[tuple[str, int]] = (
+    ("worker:2:4:one:yes", 3),
+    ("worker:1:3:one:yes", 3),
+    ("chief:1:1:one:yes,worker:1:3:one:yes", 4),
+    ("worker:2:3:one:yes,evaluator:0:1:one:no", 4),
+    ("trainer:1:1:all:yes,worker:1:3:one:yes", 4),
+)
+"""The same, of jobs whose workers lease what they do and need nobody else."""
+
+
+def draw_alone(seed: int) -> Schedule:
+    """A schedule of a job whose workers come and go one by one, and lease what they write outputs of."""
+    chance = random.Random(f"alone {seed}")
+    schedule = draw_with_roles(seed, ALONE, chance)
+    shape = dataclasses.replace(
+        schedule.shape,
+        data="ack",
+        records=chance.choice((6, 11, 14, 20)),
+        shard=chance.choice((1, 1, 2, 3)),
+        epochs=chance.choice((1, 1, 2)),
+        work=chance.choice((4.0, 8.0)),
+    )
+    faults = (at_a_lease(chance, shape, each) if chance.random() < 0.5 else each for each in schedule.faults)
+    return dataclasses.replace(schedule, shape=shape, faults=tuple(faults))
+
+
+def draw_with_roles(
+    seed: int, shapes: Sequence[tuple[str, int]] = SHAPES, chance: random.Random | None = None
+) -> Schedule:
     """A schedule of a job with roles that the seed alone decides."""
-    chance = random.Random(f"roles {seed}")
+    chance = chance or random.Random(f"roles {seed}")
     plain = draw(seed)
-    text, nodes = chance.choice(SHAPES)
+    text, nodes = chance.choice(shapes)
     nodes += chance.choice((-1, 0, 0, 1))
     roles = declared(text)
     names: tuple[str, ...] = ("", "", *(role.name for role in roles))

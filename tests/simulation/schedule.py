@@ -381,7 +381,7 @@ def _with_data(chance: random.Random, schedule: Schedule) -> Schedule:
         guard=chance.choice((0, 1)),
     )
     faults = [
-        _at_a_lease(chance, shape, fault)
+        at_a_lease(chance, shape, fault)
         if fault.moment.startswith(("running", "finishing")) and chance.random() < _AT_A_LEASE
         else fault
         for fault in schedule.faults
@@ -389,7 +389,8 @@ def _with_data(chance: random.Random, schedule: Schedule) -> Schedule:
     return dataclasses.replace(schedule, shape=shape, faults=tuple(faults))
 
 
-def _at_a_lease(chance: random.Random, shape: Shape, fault: Fault) -> Fault:
+def at_a_lease(chance: random.Random, shape: Shape, fault: Fault) -> Fault:
+    """The same, as a ledger or a checkpoint is written."""
     saved = shape.data == "checkpoint" and chance.random() < 0.5
     moment = f"saved.{chance.randint(1, 4)}" if saved else f"leased.{chance.randint(1, 16)}"
     after = chance.choice((0.0, 0.0005, 0.003, 0.05, 0.5)) * chance.uniform(0.0, 1.0)

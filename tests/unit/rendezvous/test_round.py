@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import random
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import cast, get_args
@@ -367,6 +368,59 @@ INVARIANTS = (
 def test_every_invariant_holds_whatever_the_members_report(world: World) -> None:
     for invariant in INVARIANTS:
         invariant(world)  # its name says what does not hold
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_where_nobody_needs_another_nodes_come_and_go_and_no_worker_is_stopped_or_gets_another_rank(seed: int) -> None:
+    """A hundred changes: a lost node leaves its ranks free, and who comes gets the lowest that are."""
+    chance = random.Random(seed)
+    roles = Role("chief", 1, 1, on_loss="one"), Role("worker", 1, 5, on_loss="one", counts=False)
+    policy = Policy(2, 6, settle=0.0, scale_up_interval=0.0, last_call=0.0, roles=roles)
+    here = {f"n{i}": Member(f"n{i}", f"N{i}", "", "", 1 + i % 2, (1,), FINGERPRINT) for i in range(4)}
+    current, assigned, changes = Round(0, (), False, 0.0), dict[str, ranks.Assignment](), 0
+    for number in range(4, 104):
+        seen = [Seen(member, order, float(order)) for order, member in enumerate(here.values())]
+        decision, _ = decide(survey(seen, current, policy), current, policy, 1e6)
+        assert len(seen) < 2 or isinstance(decision, Open | Keep), decision
+        if isinstance(decision, Open):
+            since = {each: assigned[each].since or current.number for each in decision.untouched}
+            after = ranks.assign(number, decision.nodes, decision.node_workers, assigned, since)
+            new = {each.incarnation: each for each in after}
+            stay = [each for each in assigned if each in new and assigned[each].role == new[each].role]
+            assert set(stay) == set(decision.untouched), seed
+            for each in stay:
+                was, now = assigned[each], new[each]
+                assert (was.ranks, was.group_rank, was.role_first_rank) == (
+                    now.ranks,
+                    now.group_rank,
+                    now.role_first_rank,
+                )
+            taken = [rank for each in after for rank in each.ranks]
+            assert len(set(taken)) == len(taken) and all(each.fits for each in after), seed
+            place = {
+                i: ranks.NodeRanks(each.group_rank, each.first_rank, each.role_first_rank) for i, each in new.items()
+            }
+            workers = tuple(NodeWorkers(each.role, each.nproc, place[each.incarnation]) for each in after)
+            current, assigned, changes = Round(number, tuple(new), True, 0.0, node_workers=workers), new, changes + 1
+        leaves = chance.choice(sorted(here))
+        if chance.random() < 0.5 and len(here) > 2:
+            del here[leaves]
+        elif len(here) < 7:
+            here[f"n{number}"] = Member(f"n{number}", f"N{number}", "", "", 1 + number % 2, (1,), FINGERPRINT)
+    assert changes > 30
+
+
+@pytest.mark.parametrize("ports", [(), (7, 8)])
+def test_workers_that_know_the_addresses_of_all_are_started_again_where_one_has_gone(ports: tuple[int, ...]) -> None:
+    nodes = [Member(name, name.upper(), "", "", 1, (1,), FINGERPRINT, worker_ports=ports) for name in "abc"]
+    policy = Policy(2, 3, roles=(Role("worker", 2, 3, on_loss="one"),))
+    current = Round(1, ("A", "B", "C"), True, 0.0, node_workers=(NodeWorkers("worker", 1),) * 3)
+    seen = [Seen(nodes[i], i, 0.0) for i in (0, 2)]
+    decision, _ = decide(survey(seen, current, policy), current, policy, 1.0)
+    assert isinstance(decision, Open) and decision.untouched == (() if ports else ("A", "C"))
+    assert [each.first_rank for each in ranks.assign(2, decision.nodes, decision.node_workers)] == (
+        [0, 1] if ports else [0, 2]
+    )
 
 
 class Counted(tuple[Exit, ...]):

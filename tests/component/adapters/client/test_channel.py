@@ -15,6 +15,7 @@ import pytest
 
 from elastic_run.adapters.client.channel import AgentGone, Back, Call, Channel
 from elastic_run.elastic_agent import master_client, worker_server
+from elastic_run.elastic_agent.machine.node_state import KnownRound
 from elastic_run.elastic_agent.master_client import Link
 from elastic_run.elastic_agent.worker_server import CallHandler, WorkerServer
 from elastic_run.master.data.ledger import Answer, Piece, Request
@@ -127,8 +128,8 @@ class Side:
             self.store,
             KEYS,
             lambda: cast(Ledgers | None, self.here),  # as above
-            lambda: self.header,
             lambda: self.caller,
+            known=lambda: KnownRound(header=self.header),
         )
         self.handler = CallHandler(
             self.store, KEYS, self.link, Waits(lambda _: None, asyncio.get_running_loop().time), self.saved.append

@@ -16,7 +16,6 @@ from elastic_run.master.data.ledger import (
     MAX_WANTED,
     VERSION,
     Answer,
-    BadState,
     Dataset,
     Ledger,
     Mark,
@@ -28,9 +27,8 @@ from elastic_run.master.data.ledger import (
     Tracking,
     check,
     fresh,
-    read,
-    written,
 )
+from elastic_run.master.data.stored_ledger import BadState, read, written
 
 from ....sampling import examples
 from ....transcripts.runner import Command, replay, transcripts
@@ -545,7 +543,7 @@ class LedgerTranscript:
     open 0 [restored=frontier/pieces]   rank 0 opens it, with what it declares
     ask 0 1 wants=2 done=0,1:5          request 1 of rank 0 (0.3: its process 3): what is done, release= and wanted
     cut 0 1 cut=1 step=10 done=         request 1 of rank 0: the first position, at step 10
-    turn 2, next-master                 round 2 begins; another master reads what this one has stored
+    turn 2 since=0:1, next-master       round 2 begins (and rank 0 continues); another master reads what this has stored
     position, progress, troubled, due   what the ledger says
     """
 
@@ -566,9 +564,11 @@ class LedgerTranscript:
                 for rank in range(self.world if command.flag("begun") else 0):
                     self.ledger.answer(opening(rank, self.world, self.dataset, restored), 0.0)
             case "open" | "ask" | "cut":
-                yield self.answer(self.request(command))
+                since = command.count("since") or None
+                yield self.answer(self.request(command), since)
             case "turn":
-                self.ledger.turn(int(command.words.pop()))
+                pairs = [each.split(":") for each in command.take("since").split(",") if each]
+                self.ledger.turn(int(command.words.pop()), {int(rank): int(since) for rank, since in pairs} or None)
             case "next-master":
                 before, self.ledger = self.ledger, again(self.ledger, self.now)
                 assert self.ledger.state == before.state
@@ -603,10 +603,10 @@ class LedgerTranscript:
         release = tuple(each.shard_index for each in pieces_of(command.take("release")))
         return command.change(replace(request, marks=marks, release=release))
 
-    def answer(self, request: Request) -> str:
+    def answer(self, request: Request, since: int | None) -> str:
         """What is answered, in words; and whether it has changed anything."""
         before = self.ledger.state
-        answer = self.ledger.answer(request, self.now)
+        answer = self.ledger.answer(request, self.now, since)
         unchanged = " (no change)" if self.ledger.state == before else ""
         if answer is None:
             return f"waits: {self.ledger.why(request)}{unchanged}"

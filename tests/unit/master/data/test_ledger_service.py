@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from elastic_run.master.data import ledger_service
-from elastic_run.master.data.ledger import Answer, Dataset, Mark, Piece, Position, Request, Tracking, read
+from elastic_run.master.data.ledger import Answer, Dataset, Mark, Piece, Position, Request, Tracking
 from elastic_run.master.data.ledger_service import PATIENCE, Current, Ledgers
 from elastic_run.master.data.shard import MAX_NAME
+from elastic_run.master.data.stored_ledger import read
 from elastic_run.rendezvous import election
 from elastic_run.rendezvous.base.errors import Deposed, MaybeApplied, StoreUnavailable
 from elastic_run.rendezvous.election import Leadership
@@ -524,6 +525,29 @@ def test_what_lost_workers_had_is_leased_in_the_next_round_and_trouble_is_told_o
                 if round > 3
                 else []
             )
+
+    play(scenario)
+
+
+def test_workers_that_continue_have_what_they_had_and_get_what_a_lost_one_had() -> None:
+    async def scenario(bench: Bench) -> None:
+        ranks, b = {"A1": range(1), "B1": range(1, 2)}, Caller("run", "b", "B1")
+        bench.world, bench.current = 2, Current("run", 1, True, 2, NODES, ranks)
+        ledgers = await bench.lead()
+        assert await ledgers.answer(opens(world=2, dataset=replace(QUEUE, size=20, shards=2))) == Answer()
+        of_b = replace(wants(wants=1), rank=1, world=2)
+        assert shard_indices(await ledgers.answer(replace(wants(wants=1), world=2))) == [0]
+        assert shard_indices(await ledgers.answer(of_b, b)) == [1]
+        waiting = asyncio.create_task(ledgers.answer(replace(of_b, sequence=2, marks=(Mark(1),)), b))
+        await ticks()
+        bench.current = Current("run", 2, True, 2, NODES, {"A2": range(1), **ranks}, {"B1": 1})
+        ledgers.look()
+        assert shard_indices(await waiting) == [0]
+        assert (await ledgers.answer(replace(wants(number=2), world=2))).kind == "stale"  # its node has started anew
+        ledgers = await bench.lead()
+        assert shard_indices(await ledgers.answer(replace(of_b, sequence=2, marks=(Mark(1),)), b)) == [0]
+        assert (await ledgers.answer(replace(of_b, round=2, wants=0), b)).kind == "ok"  # and B starts its rank anew
+        assert (ledgers.progress[0].done, ledgers.progress[0].leased) == (1, 0)
 
     play(scenario)
 

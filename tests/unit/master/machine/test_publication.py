@@ -63,9 +63,11 @@ def test_the_next_round_has_nothing_of_a_suspension() -> None:
 def test_who_is_untouched_goes_on_where_they_met() -> None:
     part = Publication("run", 60.0)
     current = opened(part)
-    header = prepared(part, Open(NODES[::-1], "lost", untouched=("b#1",)), current).header
+    header = prepared(part, Open(NODES, "lost", untouched=("b#1",)), current).header
     assert (header.master_addr, header.master_port) == ("a.host", 5002)
     assert {each.node: each.since for each in part.assigned} == {"b": 1, "a": 0}
+    header = prepared(part, Open(NODES[1:], "lost", untouched=("b#1",)), current).header
+    assert header.master_addr == "b.host"  # who continues there meets nobody
 
 
 def test_who_goes_while_a_round_is_published_is_told_when_it_is() -> None:

@@ -5,7 +5,7 @@ import math
 from elastic_run.master.machine.round_state import RoundState
 from elastic_run.rendezvous.header import Header, HeaderState
 from elastic_run.rendezvous.member import Fingerprint
-from elastic_run.rendezvous.ranks import Assignment, NodeWorkers
+from elastic_run.rendezvous.ranks import Assignment, NodeRanks, NodeWorkers
 from elastic_run.rendezvous.reasons import NoChange
 from elastic_run.rendezvous.roles import Role
 from elastic_run.rendezvous.round import Cause, Policy
@@ -30,7 +30,9 @@ def test_a_round_knows_its_ranks_and_in_a_job_with_roles_who_is_optional() -> No
     plain, roles = (RoundState.of(header(), ASSIGNED, 5.0, policy) for policy in (Policy(1, 2), ROLES))
     assert plain.ranks == {"A": range(2), "B": range(2, 3)} and plain.exits == 3
     assert (plain.optional, plain.current.node_workers) == (frozenset(), ())
-    assert roles.optional == {"B"} and roles.current.node_workers == (NodeWorkers("default", 2), NodeWorkers("eval", 1))
+    assert roles.optional == {"B"} and roles.continuing == frozenset()
+    places = NodeRanks(0, 0, 0), NodeRanks(1, 2, 2)
+    assert roles.current.node_workers == (NodeWorkers("default", 2, places[0]), NodeWorkers("eval", 1, places[1]))
 
 
 def test_when_the_job_has_grown_last_outlives_the_rounds_that_do_not_grow_it() -> None:
