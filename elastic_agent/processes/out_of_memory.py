@@ -1,11 +1,15 @@
 """Evidence that the kernel killed for lack of memory: it counts such kills, and nobody else tells."""
 
+import asyncio
 import contextlib
 from collections import deque
 from pathlib import Path
 
 LOOKS = 3
 """The last looks at the machine's count; a kill before them is none of a worker that has only just ended."""
+
+LOOK_SECONDS = 1.0
+"""Between two of them."""
 
 
 class OomKills:
@@ -20,10 +24,18 @@ class OomKills:
         self._before, self.own = count_kills()
         self._elsewhere = deque((count_machine_kills(),), LOOKS)
         self._named = 0
+        self._next: asyncio.TimerHandle | None = None
 
-    def look(self) -> None:
-        """Call it again and again, at the same pace."""
-        self._elsewhere.append(max(self._elsewhere[-1], count_machine_kills()))  # 0 where it cannot be read now
+    def look_on(self) -> None:
+        """Looks again and again, at the same pace, until `close`."""
+        if self._next is not None:
+            self._elsewhere.append(max(self._elsewhere[-1], count_machine_kills()))  # 0 where it cannot be read now
+        self._next = asyncio.get_running_loop().call_later(LOOK_SECONDS, self.look_on)
+
+    def close(self) -> None:
+        """Looks no more."""
+        if self._next is not None:
+            self._next.cancel()
 
     @property
     def rise(self) -> int:

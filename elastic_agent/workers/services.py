@@ -24,7 +24,8 @@ from ..processes.guardian import service_tag
 from ..zygotes.seed import Limits, shimmed, tagged
 from .failure import advice, last_line
 from .streams import TAIL_BYTES, keep_tail
-from .worker_processes import KILL_SECONDS, StartFailed
+from .worker_ending import KILL_SECONDS
+from .worker_starter import StartFailed
 
 READY = b"ready"
 """The line by which a service says that it serves the round of which it was last told; words may follow a colon."""

@@ -47,7 +47,8 @@ from .handover import GroupMembers, ProcessorSample, lacks_state, lowest_local_r
 from .head_start import HeadStart
 from .ports import RoundPorts
 from .services import GRACE_SECONDS, Services
-from .worker_processes import StartFailed, WorkerSpec
+from .started_worker import WorkerSpec
+from .worker_starter import StartFailed
 
 SILENCE = (1.25, 1.0)
 """Of a lease's seconds, and seconds more: so long a stopped agent may be silent before its guardian ends its workers. A
@@ -245,8 +246,9 @@ class WorkerGroup:
             specs = {local: self._spec(provisional, nobody, local) for local in range(nproc)}
             self._inbox.note(WorkersBegin(0, nobody.role, nproc))
             missing, _ = self._keep(specs)
-            grace = self._setup.grace_after_failure
-            await (self._workers.fill(missing, grace) if stay else self._workers.start(missing))
+            await (
+                self._workers.fill(missing, self._setup.grace_after_failure) if stay else self._workers.start(missing)
+            )
         except (StartFailed, ValueError, OSError) as error:
             self._inbox.note(WorkersUnready(none=True))
             self._reporter.say(f"cannot prepare this node's workers: {error}")

@@ -34,7 +34,8 @@ AGENT = """
     from pathlib import Path
     from elastic_run.elastic_agent.processes.guard import Guardian
     from elastic_run.elastic_agent.logs.output import Output
-    from elastic_run.elastic_agent.workers.worker_processes import Workers, WorkerSpec
+    from elastic_run.elastic_agent.workers.started_worker import WorkerSpec
+    from elastic_run.elastic_agent.workers.worker_processes import Workers
 
     def tell(path: Path, number: int) -> None:
         path.with_suffix(".tmp").write_text(f"{number}\\n")

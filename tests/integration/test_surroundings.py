@@ -22,8 +22,9 @@ from elastic_run.elastic_agent.logs import output as output_module
 from elastic_run.elastic_agent.logs import slow_disk
 from elastic_run.elastic_agent.logs.output import Output
 from elastic_run.elastic_agent.processes.guard import Guardian
-from elastic_run.elastic_agent.workers import worker_processes as workers_module
-from elastic_run.elastic_agent.workers.worker_processes import Workers, WorkerSpec
+from elastic_run.elastic_agent.workers import worker_exit
+from elastic_run.elastic_agent.workers.started_worker import WorkerSpec
+from elastic_run.elastic_agent.workers.worker_processes import Workers
 from elastic_run.rendezvous.member import Exit
 
 from .cluster import embedded_ports
@@ -379,7 +380,7 @@ async def test_a_worker_whose_last_words_cannot_be_read_has_ended_all_the_same(
     def nothing_left(*_arguments: object) -> tuple[str, str]:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
-    monkeypatch.setattr(workers_module, "read_failure", nothing_left)
+    monkeypatch.setattr(worker_exit, "read_failure", nothing_left)
     (ended,) = await ends(1, tmp_path)
     assert ended.code == 3 and "cannot be read" in ended.message and "Too many open files" in ended.message
 

@@ -20,7 +20,7 @@ from typing import IO, Any
 
 import pytest
 
-from elastic_run.elastic_agent.workers.worker_processes import WorkerSpec
+from elastic_run.elastic_agent.workers.started_worker import WorkerSpec
 from elastic_run.elastic_agent.zygotes.seed import Recipe
 from elastic_run.elastic_agent.zygotes.zygote import AT_ONCE, Begin
 
@@ -97,7 +97,7 @@ class WarmMachine(Machine):
         argv = (sys.executable, "-u", str(self.main))
         for rank, script in enumerate(scripts, first):
             (self.folder / f"part{rank}.py").write_text(textwrap.dedent(script))
-        if self.workers._zygotes is None:  # type: ignore[attr-defined]
+        if self.workers._starter.zygotes is None:  # type: ignore[attr-defined]
             common = {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
             self.workers.warm(Recipe(argv, common, "script", str(self.main), frozenset(["RANK"]), preload))
             await self.workers.ready()
@@ -144,7 +144,7 @@ HELD = Begin("torch", held=600.0)
 
 async def _start_held(machine: WarmMachine, script: str = "print('begun')", begin: Begin = HELD) -> None:
     await machine.start(script, first=1, preload=("torch",), begin=begin)
-    zygotes = machine.workers._zygotes  # type: ignore[attr-defined]
+    zygotes = machine.workers._starter.zygotes  # type: ignore[attr-defined]
     assert zygotes is not None and zygotes._current is not None  # type: ignore[attr-defined]
     assert zygotes._current.account.imported == ["torch"]  # type: ignore[attr-defined]
     for pid in machine.workers.pids.values():
@@ -177,7 +177,7 @@ async def test_a_held_worker_begins_by_itself_where_nobody_lets_it_go(machine: W
 @pytest.mark.usefixtures("torch_is_played")
 async def test_a_held_worker_begins_where_its_warm_interpreter_ends(machine: WarmMachine) -> None:
     await _start_held(machine)
-    zygotes = machine.workers._zygotes  # type: ignore[attr-defined]
+    zygotes = machine.workers._starter.zygotes  # type: ignore[attr-defined]
     zygotes._current.end()  # type: ignore[attr-defined,union-attr]
     (end,) = await machine.ended()
     assert end.code == 0

@@ -6,6 +6,7 @@
 
 import asyncio
 import contextlib
+import errno
 import io
 import os
 import signal
@@ -24,11 +25,13 @@ from elastic_run.elastic_agent.processes import out_of_memory
 from elastic_run.elastic_agent.processes.guard import Guardian
 from elastic_run.elastic_agent.processes.guardian import Process, process
 from elastic_run.elastic_agent.processes.guardian import children as children_of
-from elastic_run.elastic_agent.workers import worker_processes as workers_module
+from elastic_run.elastic_agent.workers import process_search
 from elastic_run.elastic_agent.workers.failure import describe, hint
 from elastic_run.elastic_agent.workers.handover import COMPUTES_SHARE, COMPUTES_WITHIN
+from elastic_run.elastic_agent.workers.started_worker import WorkerSpec
 from elastic_run.elastic_agent.workers.streams import TAIL_BYTES
-from elastic_run.elastic_agent.workers.worker_processes import StartFailed, Workers, WorkerSpec
+from elastic_run.elastic_agent.workers.worker_processes import Workers
+from elastic_run.elastic_agent.workers.worker_starter import StartFailed
 from elastic_run.rendezvous.member import Exit
 from elastic_run.rendezvous.store.embedded.binary import KEPT_VARIABLE
 
@@ -839,7 +842,7 @@ async def test_a_daemon_whose_worker_dies_between_two_looks_is_found(
     script = DAEMON.format(path=str(path), environment={}, rest="time.sleep(600)", leads=True)
     await workers.start([machine.spec(0, sys.executable, "-c", script)])
     worker, pid = workers.pids[0], await pid_in(path)
-    look = workers_module.descendants
+    look = process_search.descendants
 
     def look_and_kill(root: int) -> Iterator[Process]:
         found = list(look(root))
@@ -850,7 +853,7 @@ async def test_a_daemon_whose_worker_dies_between_two_looks_is_found(
         return iter(found)
 
     monkeypatch.setattr(os, "killpg", lambda *_: None)  # who dies when is this test's to say
-    monkeypatch.setattr(workers_module, "descendants", look_and_kill)
+    monkeypatch.setattr(process_search, "descendants", look_and_kill)
     try:
         await workers.close()
         assert not is_alive(pid)
@@ -919,7 +922,7 @@ async def test_who_was_given_up_is_not_waited_for_again(machine: Machine, monkey
     with held("exit", stuck.pids[0]):
         await stuck.stop()
         with monkeypatch.context() as patch:
-            patch.setattr("elastic_run.elastic_agent.workers.worker_processes.ended", None)
+            patch.setattr("elastic_run.elastic_agent.workers.worker_ending.ended", None)
             await stuck.close()
 
 
@@ -1033,7 +1036,7 @@ async def test_an_earlier_kill_on_the_machine_was_another_programs(
         looks.append(5)
         return looks[-2]
 
-    monkeypatch.setattr(workers_module, "OOM_SECONDS", 0.01)
+    monkeypatch.setattr(out_of_memory, "LOOK_SECONDS", 0.01)
     monkeypatch.setattr(out_of_memory, "count_machine_kills", count)
     monkeypatch.setattr(out_of_memory, "count_kills", lambda: (7 if own else looks[-1], own))
     await machine.start(f"import os; open({str(go)!r}).read(); {end}")
@@ -1079,7 +1082,8 @@ def test_a_real_kill_for_lack_of_memory_is_named(small_group: Path, tmp_path: Pa
         from pathlib import Path
         from elastic_run.elastic_agent.processes.guard import Guardian
         from elastic_run.elastic_agent.logs.output import Output
-        from elastic_run.elastic_agent.workers.worker_processes import Workers, WorkerSpec
+        from elastic_run.elastic_agent.workers.started_worker import WorkerSpec
+        from elastic_run.elastic_agent.workers.worker_processes import Workers
 
         async def main() -> None:
             Path(sys.argv[1], "cgroup.procs").write_text(str(os.getpid()))
@@ -1235,3 +1239,21 @@ async def test_where_none_can_be_started_beside_them_those_that_are_kept_live(
     monkeypatch.undo()
     assert machine.workers.pids == {1: kept}
     assert is_alive(kept)
+
+
+async def test_an_agent_that_cannot_look_ends_those_only_that_are_not_kept(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+):
+    blind = Workers(tag="blind", output=machine.output, guardian=machine.guardian, kill_seconds=0.3)
+    await blind.start([machine.spec(rank, sys.executable, "-c", "import time; time.sleep(600)") for rank in (0, 1)])
+    kept, gone = blind.pids[1], blind.pids[0]
+    blind.keep({kept: machine.spec(1, sys.executable, round=2)})
+
+    def look(_: int) -> Iterator[Process]:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(process_search, "descendants", look)
+        await blind.fill([])
+    assert blind.pids == {1: kept} and is_alive(kept) and not is_alive(gone)
+    await blind.close()

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from elastic_run.adapters.client.channel import Back, Call
 from elastic_run.elastic_agent.worker_server import Respond
-from elastic_run.elastic_agent.workers.worker_processes import KILL_SECONDS, StartFailed, WorkerSpec
+from elastic_run.elastic_agent.workers.started_worker import WorkerSpec
+from elastic_run.elastic_agent.workers.worker_ending import KILL_SECONDS
+from elastic_run.elastic_agent.workers.worker_starter import StartFailed
 from elastic_run.elastic_agent.zygotes.seed import Recipe
 from elastic_run.rendezvous.member import Exit
 from elastic_run.rendezvous.rpc.server import Methods

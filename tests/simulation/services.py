@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, cast
 from elastic_run.adapters.contract import Lifetime, Round, Service
 from elastic_run.adapters.contract import Worker as ContractWorker
 from elastic_run.adapters.torch.adapter import Torch
-from elastic_run.elastic_agent.workers.worker_processes import StartFailed
+from elastic_run.elastic_agent.workers.worker_starter import StartFailed
 from elastic_run.rendezvous.ranks import Assignment
 
 from .roles import draw_with_roles

@@ -24,7 +24,7 @@ from elastic_run.elastic_agent.agent import Agent
 from elastic_run.elastic_agent.machine import plan
 from elastic_run.elastic_agent.master_process import MasterProcess, MasterSetup
 from elastic_run.elastic_agent.setup import Setup
-from elastic_run.elastic_agent.workers.worker_processes import WorkerSpec
+from elastic_run.elastic_agent.workers.started_worker import WorkerSpec
 from elastic_run.master.data.ledger import Answer, Position, Request
 from elastic_run.master.data.ledger_service import Ledgers
 from elastic_run.master.machine.controller import Terms

@@ -21,7 +21,8 @@ from elastic_run.elastic_agent.machine.plan import FAILED, STORE_LOST, SUCCEEDED
 from elastic_run.elastic_agent.setup import Setup
 from elastic_run.elastic_agent.worker_server import Respond
 from elastic_run.elastic_agent.workers.process_groups import ProcessGroups
-from elastic_run.elastic_agent.workers.worker_processes import StartFailed, WorkerSpec
+from elastic_run.elastic_agent.workers.started_worker import WorkerSpec
+from elastic_run.elastic_agent.workers.worker_starter import StartFailed
 from elastic_run.elastic_agent.zygotes.seed import Recipe
 from elastic_run.master.machine.controller import Terms
 from elastic_run.rendezvous import membership
