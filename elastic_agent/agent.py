@@ -128,7 +128,7 @@ class Agent:
             inbox,
             lambda: self._workers.running,
             self._steps,
-            lambda rank, why: self._workers.condemn(rank, why),
+            lambda rank, why: self._workers.processes.condemn(rank, why),
             lambda why: self._signals.give_way(why),
             output.say,
             observer.diagnosed if observer else lambda _: None,
@@ -168,7 +168,7 @@ class Agent:
             output.say,
         )
         self._signals = PreemptionSignals(setup, inbox, output, recorder)
-        self._rounds = RoundFollower(store, keys, inbox, output, waits, recorder, lambda: self._workers.alive)
+        self._rounds = RoundFollower(store, keys, inbox, output, waits, recorder, lambda: self._workers.processes.alive)
         self._workers = WorkerGroup(
             setup,
             machine,
@@ -270,11 +270,11 @@ class Agent:
                     await self._inbox.news(heard, 1.0 if waits else seconds)
                     continue
                 case Invite(round, seconds):
-                    self._workers.invite(round)
+                    self._workers.staying.invite(round)
                     await self._inbox.news(heard, min(seconds, 1.0))
                     continue
                 case Break(round):
-                    self._workers.break_groups(round)
+                    self._workers.staying.break_up(round)
                     await self._inbox.news(heard, 1.0)
                     continue
                 case Leave(code):

@@ -40,29 +40,24 @@ class RealMachine:
         self._early = early
         self._limits = limits
         self._alone = alone
-        self._kept: tuple[Workers, Guardian] | None = None
 
     def close(self) -> None:
         """Ends what was begun early, where no agent has come to take it."""
         if self._early is not None:
             self._early[1].close()
 
-    def workers(self, tag: str, silence: float | None) -> tuple[Workers, Guardian]:
-        """The workers of the agent `tag`, and who guards them while it is not silent for `silence` seconds."""
+    def workers(
+        self, tag: str, silence: float | None, changed: Callable[[], None]
+    ) -> tuple[Workers, Guardian, Services]:
+        """The workers of the agent `tag`, who guards them while it is not silent for `silence` seconds, and services
+        beside them; `changed` hears of the ends of these.
+        """
         tag, seed = self._early or (tag, None)
         guardian = Guardian(tag=tag, silence=silence, say=self._output.say)
         workers = Workers(
             tag=tag, output=self._output, guardian=guardian, seed=seed, limits=self._limits, alone=self._alone
         )
-        self._kept = workers, guardian
-        return workers, guardian
-
-    def services(self, tag: str, changed: Callable[[], None]) -> Services:
-        """The services beside the workers that it has given; `changed` hears of their ends."""
-        assert self._kept is not None, "services are beside workers"
-        workers, guardian = self._kept
-        tag = self._early[0] if self._early else tag
-        return Services(
+        services = Services(
             tag=tag,
             output=self._output,
             guardian=guardian,
@@ -70,6 +65,7 @@ class RealMachine:
             limits=self._limits,
             changed=changed,
         )
+        return workers, guardian, services
 
     def ports(self, count: int, least: int) -> Ports:
         """So many ports to offer, held from now on; OSError where fewer than `least` are free."""

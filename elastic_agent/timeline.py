@@ -81,11 +81,12 @@ class Timeline:
         elif self._finished:
             self._since, self._finished = now, False
 
-    def finished(self, now: float) -> None:
-        """All workers have ended with exit code 0: the node waits for others, or for a round that needs its workers."""
-        if self._running:
+    def ended(self, now: float, *, failed: bool, alive: int) -> None:
+        """Workers have ended, and so many have not; where none failed, the node waits for others or for a round."""
+        finished = self._running and not failed and alive == 0
+        if failed or finished:
             self.down(now)
-            self._finished = True
+            self._finished = self._finished or finished
 
 
 def describe_round(header: Header, assignment: Assignment, down: float, kept: int = 0, here: str = "") -> str:

@@ -24,6 +24,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from elastic_run.adapters.environment import Told, WorkerSettings
 from elastic_run.adapters.registry import adapter
@@ -33,7 +34,7 @@ from elastic_run.elastic_agent.setup import Setup
 from elastic_run.elastic_agent.worker_server import Respond
 from elastic_run.elastic_agent.workers.handover import GroupMembers
 from elastic_run.elastic_agent.workers.services import Services
-from elastic_run.elastic_agent.workers.worker_processes import WorkerSpec
+from elastic_run.elastic_agent.workers.started_worker import WorkerSpec
 from elastic_run.elastic_agent.zygotes.seed import Recipe
 from elastic_run.master.machine.controller import Terms
 from elastic_run.rendezvous import failure_detector
@@ -178,14 +179,15 @@ class NoMachine:
     def condemn(self, rank: int, why: str) -> bool:
         return False
 
-    def workers(self, tag: str, silence: float | None) -> "tuple[NoMachine, NoGuard]":
-        return self, NoGuard()
+    def workers(
+        self, tag: str, silence: float | None, changed: Callable[[], None]
+    ) -> "tuple[NoMachine, NoGuard, Services]":
+        beside: Any = self  # no framework here has any services, and nothing is asked of these
+        services = Services(tag=tag, output=beside, guardian=beside, apart=set(), limits=None, changed=changed)
+        return self, NoGuard(), services
 
     def ports(self, count: int, least: int) -> "NoPorts":
         return NoPorts()
-
-    def services(self, tag: str, changed: Callable[[], None]) -> Services:
-        raise NotImplementedError("no framework here has any")
 
     def listener(self, bind: str) -> socket.socket:
         return failure_detector.listener(bind)

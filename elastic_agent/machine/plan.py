@@ -7,9 +7,10 @@ one thing to do now with the local workers.
 
 import dataclasses
 import signal
+from collections.abc import Iterable
 
 from ...rendezvous.header import Header
-from ...rendezvous.member import DEPARTING, MAX_EXITS, Report
+from ...rendezvous.member import DEPARTING, MAX_EXITS, Exit, Report
 from ...rendezvous.node_reasons import (
     PreemptionNotice,
     ProcessGroupBroke,
@@ -209,6 +210,11 @@ def is_overtaken(state: NodeState) -> bool:
         return state.known.revision != under_way.revision
     # One that waits for the services of other nodes waits in vain where one of these is lost.
     return under_way.awaits_services and isinstance(action, Start | Reform) and state.known.header != action.header
+
+
+def ended_early(workers: LocalWorkers, exits: Iterable[Exit]) -> bool:
+    """Whether workers that had no rank yet have ended by themselves, and there is no pause for it already."""
+    return not workers.unready and any(exit_.round == 0 and not exit_.stopped for exit_ in exits)
 
 
 def unready_pause(workers: LocalWorkers) -> float:

@@ -4,19 +4,25 @@ from collections.abc import Iterable, Mapping
 
 from ...adapters import contract
 from ...adapters.environment import WorkerSettings
+from ...rendezvous.base.frozen import dataclass
 from ...rendezvous.header import Header
 from ...rendezvous.peers import NodePeers
 from ...rendezvous.ranks import Assignment
 
 
-def round_of(
-    settings: WorkerSettings,
-    header: Header,
-    assignment: Assignment,
-    peers: tuple[contract.Peer, ...],
-    services: Mapping[str, str],
-) -> contract.Round:
-    """The round of this header; `services`: what each of its services has said."""
+@dataclass(frozen=True, slots=True)
+class RoundEntry:
+    """A round, and this node's part in it. `nodes`, `peers`: where all workers are, if their framework asks for it."""
+
+    header: Header
+    assignment: Assignment
+    nodes: tuple[NodePeers, ...] = ()
+    peers: tuple[contract.Peer, ...] = ()
+
+
+def round_of(settings: WorkerSettings, entry: RoundEntry, services: Mapping[str, str]) -> contract.Round:
+    """The round that is entered; `services`: what each of its services has said."""
+    header, assignment = entry.header, entry.assignment
     return contract.Round(
         job=settings.job,
         number=header.number,
@@ -27,7 +33,7 @@ def round_of(
         restart_count=header.restart_count,
         max_restarts=header.max_restarts,
         signals=settings.signal_names,
-        peers=peers if header.number else (),
+        peers=entry.peers,
         services=services if header.number else {},
     )
 

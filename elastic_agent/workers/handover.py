@@ -1,10 +1,10 @@
 """How workers that keep their process come from one round into the next: what is decided about it (pure).
 
-`worker_group.py` does it. Workers are named by their process ids.
+`worker_group.py` and `staying_group.py` do it. Workers are named by their process ids.
 """
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from ...rendezvous.base.frozen import dataclass
 from ...rendezvous.ranks import Assignment
@@ -107,6 +107,20 @@ def wait_for_late(members: GroupMembers, begun: float, now: float, samples: Sequ
     if any(not before.computes_until(later) for before, later in itertools.pairwise(samples)):
         return None
     return max(0.0, samples[-1].at + COMPUTES_WITHIN - now) if samples else 0.0
+
+
+def choose_kept(
+    pids: Mapping[int, int], waiting: Collection[int], wanted: Iterable[int]
+) -> tuple[dict[int, int], list[int]]:
+    """Who keeps its process: pid to local rank; and the local ranks of `wanted` for which a worker is to be started.
+
+    Args:
+        pids: the living workers, by local rank.
+        waiting: those that have left their process group, and wait for a rank.
+        wanted: the local ranks of the next round.
+    """
+    kept = {pid: local for local, pid in pids.items() if pid in waiting}
+    return kept, [local for local in wanted if local not in kept.values()]
 
 
 def lacks_state(members: GroupMembers, assignment: Assignment, *, from_rank_0: bool) -> bool:

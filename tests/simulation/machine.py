@@ -34,23 +34,21 @@ class SimulatedMachine:
         self._owner = owner
         self._listener = listener
 
-    def workers(self, tag: str, silence: float | None) -> "tuple[SimulatedWorkers, SimulatedGuard]":
+    def workers(
+        self, tag: str, silence: float | None, changed: Callable[[], None]
+    ) -> "tuple[SimulatedWorkers, SimulatedGuard, SimulatedServices]":
         """See `RealMachine.workers`."""
         workers = SimulatedWorkers(self._world, self._name, self._owner)
         guard = SimulatedGuard(self._world, workers, silence)
         self._world.guards[self._owner] = guard
-        return workers, guard
+        services = self._world.services[self._owner] = SimulatedServices(self._world, self._owner, changed)
+        return workers, guard, services
 
     def ports(self, count: int, least: int) -> "SimulatedPorts":
         """See `RealMachine.ports`."""
         made = SimulatedPorts(self._world, self._name, count)
         self._world.port_sets.setdefault(self._owner, []).append(made)
         return made
-
-    def services(self, tag: str, changed: Callable[[], None]) -> SimulatedServices:
-        """See `RealMachine.services`."""
-        services = self._world.services[self._owner] = SimulatedServices(self._world, self._owner, changed)
-        return services
 
     def listens(self, port: int) -> bool:
         """See `RealMachine.listens`."""

@@ -1200,8 +1200,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "unkillable-unnoticed: a node whose worker cannot be killed does not leave for it",
         Edit(
             "elastic_agent/workers/worker_group.py::WorkerGroup",
-            "if unkillable := self._workers.unkillable: ...",
-            "if (unkillable := self._workers.unkillable) and False: ...",
+            "if unkillable := self.processes.unkillable: ...",
+            "if (unkillable := self.processes.unkillable) and False: ...",
         ),
         "a node that cannot end its workers leaves",
         "seed 7 / job nodes=2 min=1 max=2 work=6 / running.1+0.5 hold n1 0 / running.1+1 worker n2 0 raise",
@@ -1450,7 +1450,11 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "untouched-forgets: who has succeeded has not when the others continue into another round",
-        Edit("elastic_agent/workers/worker_group.py::WorkerGroup.adopt", "self._ended = ended", "self._ended = ()"),
+        Edit(
+            "elastic_agent/workers/worker_group.py::WorkerGroup.adopt",
+            "self._exits.earlier = ended",
+            "self._exits.earlier = ()",
+        ),
         "after the faults a job trains again",
         "seed 68 / job nodes=4 work=2 ttl=8 shutdown=1 etcd=1 roles=ps:1:1:all:no,worker:1:3:one:yes / "
         "assigned.1+0.0033 start n3 / registered.n3+0.0015 kill n3",
@@ -1609,7 +1613,7 @@ MUTANTS: tuple[Mutant, ...] = (
             "elastic_agent/workers/worker_group.py::WorkerGroup",
             """
             self._inbox.note(ServicesAwaited(over=True))
-            return await self._confirms(header)
+            return await self._confirms(entry.header)
             """,
             """
             self._inbox.note(ServicesAwaited(over=True))
@@ -1663,7 +1667,7 @@ MUTANTS: tuple[Mutant, ...] = (
         Edit(
             "elastic_agent/workers/worker_group.py::WorkerGroup",
             "if each := self._setup.workers.adapter.worker_ports: ...",
-            "if (each := self._setup.workers.adapter.worker_ports) and not self.alive: ...",
+            "if (each := self._setup.workers.adapter.worker_ports) and not self.processes.alive: ...",
         ),
         "workers of a round know the same peers",
         "seed 8 / job nodes=5 roles=ps:1:1:all:no,worker:1:3:one:yes ports=1 / running.1+0 kill n1",
@@ -1682,17 +1686,13 @@ MUTANTS: tuple[Mutant, ...] = (
         Edit(
             "elastic_agent/workers/worker_group.py::WorkerGroup.reform",
             """
-            try:
-                if not await self._serve(header, assignment): ...
-            except (StartFailed, ValueError, OSError) as error: ...
-            self._belong_to(header, assignment)
+            if not await self._serve(entry): ...
+            self._belong_to(entry)
             """,
             """
-            self._belong_to(header, assignment)
-            try:
-                if not await self._serve(header, assignment): ...
-            except (StartFailed, ValueError, OSError) as error: ...
-            self._belong_to(header, assignment)
+            self._belong_to(entry)
+            if not await self._serve(entry): ...
+            self._belong_to(entry)
             """,
         ),
         "only what happened is counted",

@@ -21,6 +21,7 @@ from elastic_run.elastic_agent.machine.plan import FAILED, STORE_LOST, SUCCEEDED
 from elastic_run.elastic_agent.setup import Setup
 from elastic_run.elastic_agent.worker_server import Respond
 from elastic_run.elastic_agent.workers.process_groups import ProcessGroups
+from elastic_run.elastic_agent.workers.services import Services
 from elastic_run.elastic_agent.workers.started_worker import WorkerSpec
 from elastic_run.elastic_agent.workers.worker_starter import StartFailed
 from elastic_run.elastic_agent.zygotes.seed import Recipe
@@ -237,14 +238,15 @@ class PretendedMachine:
         self.set = PretendedWorkers()
         self.said: list[str] = []
 
-    def workers(self, tag: str, silence: float | None) -> tuple[PretendedWorkers, PretendedGuard]:
-        return self.set, PretendedGuard()
+    def workers(
+        self, tag: str, silence: float | None, changed: Callable[[], None]
+    ) -> tuple[PretendedWorkers, PretendedGuard, Services]:
+        beside: Any = self  # no framework here has any services, and nothing is asked of these
+        services = Services(tag=tag, output=beside, guardian=beside, apart=set(), limits=None, changed=changed)
+        return self.set, PretendedGuard(), services
 
     def ports(self, count: int, least: int) -> PretendedPorts:
         return PretendedPorts(count)
-
-    def services(self, tag: str, changed: Callable[[], None]) -> Any:
-        raise NotImplementedError("no framework here has any")
 
     def has_address(self, address: str) -> bool:
         raise AssertionError("nobody else is in the job")

@@ -131,15 +131,25 @@ def test_the_first_round_cost_nothing_and_replaced_nothing() -> None:
 def test_a_node_whose_workers_have_ended_with_0_has_no_downtime_while_it_waits_for_others() -> None:
     timeline = Timeline(0.0)
     timeline.up(2.0, header(1))
-    timeline.finished(12.0)
+    timeline.ended(12.0, failed=False, alive=0)
     timeline.down(100.0)
     assert (timeline.trained, timeline.stopped) == (10.0, 0.0)
+
+
+def test_workers_are_down_from_the_first_failure_on_and_not_while_others_that_ended_well_are_outlived() -> None:
+    timeline = Timeline(0.0)
+    timeline.up(2.0, header(1))
+    timeline.ended(8.0, failed=False, alive=1)
+    assert timeline.idle_since(9.0) == 9.0
+    timeline.ended(10.0, failed=True, alive=1)
+    timeline.ended(12.0, failed=True, alive=0)
+    assert (timeline.idle_since(13.0), timeline.trained) == (10.0, 8.0)
 
 
 def test_workers_that_are_needed_once_more_have_a_downtime_from_then_on() -> None:
     timeline = Timeline(0.0)
     timeline.up(2.0, header(1))
-    timeline.finished(12.0)
+    timeline.ended(12.0, failed=False, alive=0)
     timeline.down(50.0)
     assert timeline.up(53.0, header(2)) == 3.0
     assert timeline.idle_since(60.0) == 60.0

@@ -238,3 +238,10 @@ def test_exit_codes_are_told_apart_and_a_farewell_is_short() -> None:
     codes = {plan.SUCCEEDED, plan.FAILED, plan.REFUSED, plan.TIMEOUT, plan.STORE_LOST, plan.REPEATED}
     assert len(codes) == 6
     assert plan.FAREWELL_PATIENCE < 10
+
+
+def test_workers_without_a_rank_that_end_by_themselves_make_a_pause_once() -> None:
+    early = Exit(0, 0, 0, 100, 1)
+    assert plan.ended_early(LocalWorkers(), [FAILURE, early])
+    assert not plan.ended_early(LocalWorkers(unready=True), [early])
+    assert not plan.ended_early(LocalWorkers(), [FAILURE, dataclasses.replace(early, stopped=True)])

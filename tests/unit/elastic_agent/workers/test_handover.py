@@ -13,6 +13,7 @@ from elastic_run.elastic_agent.workers.handover import (
     FREE_SECONDS,
     GroupMembers,
     ProcessorSample,
+    choose_kept,
     lacks_state,
     lowest_local_rank,
     wait_for_late,
@@ -101,3 +102,8 @@ def test_members_are_counted_by_kind() -> None:
     assert found.count() == StayingWorkers(2, 1, 1, 1, 1, 4.0, "lost")
     assert found.late == {2}
     assert not found.heirs
+
+
+def test_who_waits_keeps_its_process_and_a_worker_is_started_for_each_rank_that_is_left() -> None:
+    assert choose_kept({0: 10, 2: 12, 3: 13}, {12, 13}, range(4)) == ({12: 2, 13: 3}, [0, 1])
+    assert choose_kept({0: 10}, (), range(1)) == ({}, [0])
