@@ -15,6 +15,7 @@ from typing import Any, Self
 import psutil
 
 from elastic_run.rendezvous.store.embedded import local_member
+from elastic_run.rendezvous.store.embedded.member_start import WantedStore
 from elastic_run.rendezvous.store.endpoint import Endpoint
 
 from .arena import Arena, DidNotCome, free_port
@@ -113,7 +114,7 @@ class Agents:
         self._pace = pace
         self._bound = MANY_BOUND if nodes >= MANY else BOUND
         self._port = free_port()
-        wanted = local_member.WantedStore(
+        wanted = WantedStore(
             endpoints=(Endpoint(HOST, self._port),),
             directory=self._folder / "store",
             announce=lambda _: None,

@@ -77,6 +77,7 @@ async def store_of(
     os.environ.setdefault(GRPC_VERBOSITY, "NONE")
     # Here, because a job of one node has no use for grpc, nor for an etcd.
     from ..rendezvous.store.embedded import local_member
+    from ..rendezvous.store.embedded.member_start import WantedStore
 
     text = ",".join(map(str, endpoints))
     if options.local_addr and not set(resolve(options.local_addr)) & interface_addresses():
@@ -120,7 +121,7 @@ async def store_of(
         asyncio.to_thread(lambda: (import_module(_CLIENT, __package__), _seal(endpoints, identity))), name="import grpc"
     )
     try:
-        wanted = local_member.WantedStore(
+        wanted = WantedStore(
             endpoints=endpoints,
             directory=options.store.directory,
             announce=say,
@@ -175,7 +176,7 @@ async def _renew(
 ) -> None:
     """Keeps certificates of this process, and of an etcd of this machine, from ending while the job runs."""
     from ..rendezvous.identity.contexts import LOOK_SECONDS
-    from ..rendezvous.store.embedded.local_member import member_hosts
+    from ..rendezvous.store.embedded.member_start import member_hosts
 
     folder = local.folder / "tls" if local is not None else None
 

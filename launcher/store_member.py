@@ -26,6 +26,7 @@ from ..rendezvous.identity.contexts import Identity
 from ..rendezvous.identity.secret import NoIdentity
 from ..rendezvous.store.embedded import etcd_admin, local_member, watchdog
 from ..rendezvous.store.embedded.member_slot import Reach
+from ..rendezvous.store.embedded.member_start import WantedStore, member_hosts
 from ..rendezvous.store.endpoint import Binding, Endpoint, parse_endpoints
 from .console import say
 from .errors import UsageError
@@ -125,7 +126,7 @@ async def _until_told(given: _Given) -> int:
 
 
 async def _serve(given: _Given) -> NoReturn:
-    wanted = local_member.WantedStore(
+    wanted = WantedStore(
         endpoints=given.endpoints,
         directory=given.directory,
         announce=say,
@@ -174,7 +175,7 @@ async def _until_replaced(kept: watchdog.Kept, given: _Given) -> None:
     birth, member, tls = "", kept.endpoint, given.tls
 
     def hosts() -> list[str]:
-        return local_member.member_hosts(member, Binding(given.listen, given.listen), len(given.endpoints))
+        return member_hosts(member, Binding(given.listen, given.listen), len(given.endpoints))
 
     while True:
         asked = (member, *(each for each in given.endpoints if each != member))

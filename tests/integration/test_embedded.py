@@ -23,7 +23,7 @@ import pytest
 from elastic_run.rendezvous.base.errors import StoreUnavailable
 from elastic_run.rendezvous.identity.contexts import Identity
 from elastic_run.rendezvous.identity.secret import new_secret
-from elastic_run.rendezvous.store.embedded import binary, etcd_admin, local_member, supervisor
+from elastic_run.rendezvous.store.embedded import binary, etcd_admin, local_member, member_start, supervisor
 from elastic_run.rendezvous.store.embedded.binary import (
     EtcdTooOld,
     NoEtcdBinary,
@@ -33,8 +33,9 @@ from elastic_run.rendezvous.store.embedded.binary import (
 )
 from elastic_run.rendezvous.store.embedded.folders import EmbeddedFailed, last_lines
 from elastic_run.rendezvous.store.embedded.gateway import encoded
-from elastic_run.rendezvous.store.embedded.local_member import Hosting, WantedStore, ensure
+from elastic_run.rendezvous.store.embedded.local_member import Hosting, ensure
 from elastic_run.rendezvous.store.embedded.member_slot import Probe, Reach, peer_port
+from elastic_run.rendezvous.store.embedded.member_start import WantedStore
 from elastic_run.rendezvous.store.embedded.watchdog import Kept, full_disk, look_after, supervisor_of, take_lock
 from elastic_run.rendezvous.store.endpoint import Endpoint
 from elastic_run.rendezvous.store.memory_store import MemoryStore
@@ -666,12 +667,12 @@ async def test_a_store_on_a_full_disk_does_not_start_and_the_folder_is_named(
 async def test_an_etcd_that_has_reached_its_quota_takes_writes_again(
     machines: Machines, monkeypatch: pytest.MonkeyPatch, which_etcd: str
 ) -> None:
-    arguments = local_member.etcd_arguments
+    arguments = member_start.etcd_arguments
 
     def with_quota(*given: Any, **named: Any) -> list[str]:  # Any: as they are
         return [*arguments(*given, **named), "--quota-backend-bytes=8000000"]
 
-    monkeypatch.setattr(local_member, "etcd_arguments", with_quota)
+    monkeypatch.setattr(member_start, "etcd_arguments", with_quota)
     (endpoint,) = endpoints = free_endpoints(1)
     await machines.start("a", endpoints)
     with pytest.raises(etcd_admin.EtcdAdminRefused, match="space"):

@@ -25,7 +25,7 @@ from ...base.errors import NoUsableEtcd
 from ...base.frozen import dataclass
 from ...host.own_files import file_name, own_folder
 from ..endpoint import Endpoint
-from .member_slot import Data
+from .member_slot import Data, cluster_token, member_name
 
 _TAIL_LINES = 5
 _STACKS = re.compile(r"^goroutine \d+ .*?(?=^(?:\{|\[elastic-run\])|\Z)", re.MULTILINE | re.DOTALL)  # what Go prints
@@ -125,3 +125,47 @@ class MemberFolder:
         draft = self.path / "member.json.new"
         draft.write_text(json.dumps({"birth": birth, "member": member}))
         draft.replace(self.path / "member.json")
+
+
+class StoreFolders:
+    """Where the members of one store that are on this machine have their locks and their data.
+
+    Args:
+        endpoints: of all its members.
+        directory: for members' data and logs; None: the user's folder on this machine.
+        runtime: for locks; None: the user's folder on this machine.
+
+    Attributes:
+        generation: 2 where the store began anew beside what is left of another, else 1.
+    """
+
+    def __init__(self, endpoints: tuple[Endpoint, ...], directory: Path | None, runtime: Path | None) -> None:
+        self._endpoints = endpoints
+        self._directory = directory
+        self._runtime = runtime
+        self.generation = 1
+
+    def lock(self, endpoint: Endpoint, *, make: bool = True) -> Path:
+        """That of its port; `make`: its folder, if that is absent. Raises EmbeddedFailed."""
+        if make:
+            self._runtime = self._runtime or runtime_directory()
+            self._runtime.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return (self._runtime or runtime_directory(make=False)) / f"etcd-{endpoint.port}.lock"
+
+    def users(self, endpoint: Endpoint) -> Path:
+        """By which its supervisor knows that somebody uses the store."""
+        return self.lock(endpoint).with_suffix(".users")
+
+    def home(self, endpoint: Endpoint, generation: int | None = None) -> MemberFolder:
+        """Of its member, of that generation of the store; None: of the present one."""
+        token = cluster_token(self._endpoints, generation or self.generation)
+        base = self._directory.absolute() if self._directory else self._runtime or runtime_directory(make=False)
+        return MemberFolder(base / f"{member_name(endpoint)}-{token.rpartition('-')[2]}")
+
+    def homes(self, endpoint: Endpoint) -> tuple[MemberFolder, MemberFolder]:
+        """Of both generations."""
+        return self.home(endpoint, 1), self.home(endpoint, 2)
+
+    def home_with_data(self, endpoint: Endpoint) -> MemberFolder:
+        """That of the generation which has data; where neither has, the present one's."""
+        return next((home for home in self.homes(endpoint) if home.written), self.home(endpoint))

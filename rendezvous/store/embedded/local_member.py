@@ -22,61 +22,36 @@ import os
 import secrets
 import shutil
 import signal
-import socket
-import sys
-import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Sequence
 from pathlib import Path
 
 from ...base.errors import StoreUnavailable
 from ...base.frozen import dataclass, field
-from ...host import leftovers
-from ...identity.contexts import Identity
-from ..endpoint import Binding, Endpoint, binding, interface_addresses, is_local
+from ..endpoint import Endpoint, is_local
 from . import etcd_admin, supervisor, watchdog
-from .binary import (
-    OLDEST,
-    Version,
-    binary_version,
-    etcd_arguments,
-    find_binary,
-    refuse_unfit,
-    short_of_addresses,
-    trying_out_only,
-)
-from .folders import EmbeddedFailed, MemberFolder, last_lines, runtime_directory
+from .binary import short_of_addresses
+from .folders import EmbeddedFailed, MemberFolder, last_lines
 from .member_slot import (
-    MEMBER_PREFIX,
     Data,
     Decision,
     Member,
     Probe,
     Reach,
     View,
-    cluster_token,
     decide,
-    member_name,
     missing_members,
-    peer_port,
     peer_url,
-    port_clash,
     vacant,
     waiting_for,
 )
-from .watchdog import Announce, take_lock
-
-LINGER_SECONDS = 10.0
-"""A store without any job's node is stopped after this."""
-
-GRACE_SECONDS = 60.0
-"""The first node must come within this, once the store answers."""
+from .member_start import MemberStarter, WantedStore
+from .watchdog import take_lock
 
 PATIENCE_SECONDS = 15.0
 """After this a state that should pass is believed. Longer than LINGER_SECONDS: an idle store that outlasts it stays."""
 
 _REPORT_SECONDS = 10.0
 _FIRST_REPORT_SECONDS = 2.0  # a usual start is quicker, and needs no line
-_PEER_PORT_SECONDS = 3.0  # a member that is just ending, or just starting under another user, passes within this
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,17 +74,6 @@ class Hosting:
         """The store is not used any more by who asked for it. Once; the end of the process does the same."""
         for descriptor in self.uses:
             os.close(descriptor)
-
-
-def member_hosts(slot: Endpoint, where: Binding, members: int) -> list[str]:
-    """The names and addresses by which other members may know the one at `slot`, which is this machine.
-
-    Nobody needs them where it is the only one: who asks it goes by the name that is in every certificate.
-    """
-    if members == 1:
-        return []
-    given = (slot.host, where.advertise, where.listen, "localhost", *sorted(interface_addresses()))
-    return [host for host in dict.fromkeys(given) if host not in ("0.0.0.0", "::")]
 
 
 @dataclass(slots=True)
@@ -140,38 +104,6 @@ class _Running:
         os.close(self.pidfd)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WantedStore:
-    """The store that somebody wants to use.
-
-    Attributes:
-        endpoints: of all its members.
-        directory: for members' data and logs; None: the user's folder on this machine.
-        announce: told at most every 10 s, in words, what is being waited for, where that has changed.
-        deadline: an instant on the running loop's clock.
-        runtime: for locks; None: the user's folder on this machine. For tests.
-        linger: seconds without a node before the member is stopped.
-        grace: seconds for the first node to come.
-        local: the endpoints whose member may be started here, and the address that each listens on; None: those whose
-            name resolves to this machine.
-        identity: protects the store where the endpoints name a secret.
-        started: told which endpoint's member is started here, before it answers.
-        alone: no other machine is expected.
-    """
-
-    endpoints: tuple[Endpoint, ...]
-    directory: Path | None
-    announce: Announce
-    deadline: float
-    runtime: Path | None = None
-    linger: float = LINGER_SECONDS
-    grace: float = GRACE_SECONDS
-    local: Mapping[Endpoint, str] | None = None
-    identity: Identity | None = None
-    started: Callable[[Endpoint], None] = lambda endpoint: None
-    alone: bool = False
-
-
 async def ensure(wanted: WantedStore) -> Hosting:
     """Returns when the store answers; starts this machine's member of it where nobody serves it.
 
@@ -181,7 +113,7 @@ async def ensure(wanted: WantedStore) -> Hosting:
         StoreUnavailable: nobody answered by the deadline; the message says who did what.
         NoEtcdBinary, EtcdTooOld, EmbeddedFailed: a member had to be started here and could not be.
     """
-    attempt = _Attempt(wanted)
+    attempt = _EnsureCall(wanted)
     try:
         return await attempt.run()
     except BaseException:  # a cancellation too: nobody will use what was started
@@ -191,26 +123,21 @@ async def ensure(wanted: WantedStore) -> Hosting:
         attempt.close()
 
 
-class _Attempt:
+class _EnsureCall:
     """One call of `ensure`: looks, decides, does, until the store answers."""
 
     def __init__(self, wanted: WantedStore) -> None:
         self._wanted = wanted
-        self._identity = wanted.identity if any(endpoint.secret for endpoint in wanted.endpoints) else None
-        self._tls = self._identity.store if self._identity is not None else None
-        self._runtime = wanted.runtime
+        self._tls = wanted.tls
+        self._folders = wanted.folders
+        self._starter = MemberStarter(wanted, self._folders)
         self._now = asyncio.get_running_loop().time
         self._local: frozenset[Endpoint] = frozenset()
         self._running: _Running | None = None
         self._busy = set[Endpoint]()  # local ones whose lock another agent's member holds
-        self._generation = 1
         self._remembered: set[Endpoint] = set()
         self._steady = self._now()  # since when nothing was done but waiting
         self._report_at, self._reported = self._now() + _FIRST_REPORT_SECONDS, ""
-        self._notes: list[str] = []
-        self._binary: Path | None = None
-        self._version: Version = (*OLDEST, 0)
-        self._uses: dict[Endpoint, int] = {}
 
     def close(self) -> None:
         if self._running is not None:
@@ -221,11 +148,11 @@ class _Attempt:
 
         A member that others may wait for is left to its supervisor, which stops it when nobody does.
         """
-        for descriptor in self._uses.values():
+        for descriptor in self._starter.uses.descriptors:
             os.close(descriptor)
         if self._running is None or self._running.again:
             return
-        if supervisor.in_use(self._users_path(self._running.endpoint)):
+        if supervisor.in_use(self._folders.users(self._running.endpoint)):
             return
         await self._stop(self._running)
         if not self._running.home.seen(self._running.endpoint).birth:
@@ -307,7 +234,7 @@ class _Attempt:
 
     def _trouble(self) -> str:
         """Why this machine's member does not serve, whoever has started it; empty where nothing tells."""
-        kept = (watchdog.supervisor_of(endpoint, self._lock_path(endpoint)) for endpoint in self._busy)
+        kept = (watchdog.supervisor_of(endpoint, self._folders.lock(endpoint)) for endpoint in self._busy)
         folders = [self._running.home.path] if self._running else [each.folder for each in kept if each]
         return next((f"; {words}" for folder in folders if (words := watchdog.trouble(folder))), "")
 
@@ -351,8 +278,8 @@ class _Attempt:
             if self._running is not None:  # discard
                 await self._discard_running(self._running, decision.reason)
                 return decision
-            await self._find_binary()  # first, because what cannot start must leave nothing behind
-            lock = take_lock(self._lock_path(decision.endpoint))
+            await self._starter.find_binary()  # first, because what cannot start must leave nothing behind
+            lock = take_lock(self._folders.lock(decision.endpoint))
             if lock is None:
                 self._busy.add(decision.endpoint)
                 continue
@@ -375,48 +302,15 @@ class _Attempt:
         except (etcd_admin.NotAnswered, etcd_admin.EtcdAdminRefused):
             return None, False  # it wants credentials, or has just lost its quorum: nothing to be done to it here
 
-    # Where things lie.
-
-    def _lock_path(self, endpoint: Endpoint) -> Path:
-        if self._runtime is None:
-            self._runtime = runtime_directory()
-        self._runtime.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return self._runtime / _lock_name(endpoint)
-
-    def _users_path(self, endpoint: Endpoint) -> Path:
-        return self._lock_path(endpoint).with_suffix(".users")
-
-    async def _use(self, endpoint: Endpoint) -> None:
-        """Tells the supervisor of that member that an agent of this machine uses it."""
-        while endpoint not in self._uses and self._now() < self._wanted.deadline:
-            descriptor = take_lock(self._users_path(endpoint), shared=True)
-            if descriptor is not None:
-                self._uses[endpoint] = descriptor
-            else:  # the supervisor has it for an instant, to see whether anybody has
-                await self._pause(0.01)
-
-    def _home(self, endpoint: Endpoint, generation: int | None = None) -> MemberFolder:
-        token = cluster_token(self._wanted.endpoints, generation or self._generation)
-        wanted = self._wanted.directory
-        base = wanted.absolute() if wanted is not None else self._runtime or runtime_directory(make=False)
-        return MemberFolder(base / f"{member_name(endpoint)}-{token.rpartition('-')[2]}")
-
     def _data(self) -> tuple[Data, ...]:
         # Either generation's: which one the store has is told by its birth.
         found: list[Data] = []
         for endpoint in self._wanted.endpoints:
             if self._running is not None and self._running.again and self._running.endpoint == endpoint:
                 found.append(self._running.home.seen(endpoint))
-            elif endpoint in self._local and (home := self._home_with_data(endpoint)).written:
+            elif endpoint in self._local and (home := self._folders.home_with_data(endpoint)).written:
                 found.append(home.seen(endpoint))
         return tuple(found)
-
-    def _home_with_data(self, endpoint: Endpoint) -> MemberFolder:
-        return next((home for home in self._homes(endpoint) if home.written), self._home(endpoint))
-
-    def _homes(self, endpoint: Endpoint) -> tuple[MemberFolder, MemberFolder]:
-        """Of both generations."""
-        return self._home(endpoint, 1), self._home(endpoint, 2)
 
     # What is done.
 
@@ -429,19 +323,21 @@ class _Attempt:
         killed = None if answered else self._killed_elsewhere(slot)
         match decision.action:
             case "discard":
-                shutil.rmtree(self._home_with_data(slot).path)
+                shutil.rmtree(self._folders.home_with_data(slot).path)
             case "restart" | "start" if killed is not None:
                 await self._start_again(slot, killed, lock)
             case "restart":
-                await self._start(decision, slot, self._home_with_data(slot), lock, members=None)
+                home = self._folders.home_with_data(slot)
+                await self._run(slot, home, await self._starter.start(slot, home, lock, decision.reason, restarts=True))
             case "start" | "anew":
                 if decision.action == "anew":
-                    self._generation = 2
+                    self._folders.generation = 2
                     self._remembered.discard(slot)
-                await self._start(decision, slot, self._home(slot), lock, members=None)
+                home = self._folders.home(slot)
+                await self._run(slot, home, await self._starter.start(slot, home, lock, decision.reason))
             case _:  # join, replace
                 through = next(probe.endpoint for probe in probes if probe.reach is Reach.ANSWERS)
-                await self._check_ready(slot)  # before the store is changed for a member that cannot start
+                await self._starter.check_ready(slot)  # before the store is changed for a member that cannot start
                 if decision.action == "replace":
                     changed = await self._replace_member(through, slot, members or ())
                     if changed is None:
@@ -449,7 +345,9 @@ class _Attempt:
                     members = changed
                 known = next(member for member in members or () if peer_url(slot) in member.peer_urls)
                 data = Data(slot, birth, known.id)
-                await self._start(decision, slot, self._home(slot), lock, members=members, data=data)
+                home, why = self._folders.home(slot), decision.reason
+                kept = await self._starter.start(slot, home, lock, why, members=members, data=data)
+                await self._run(slot, home, kept)
         return True
 
     def _killed_elsewhere(self, slot: Endpoint) -> watchdog.Kept | None:
@@ -459,21 +357,21 @@ class _Attempt:
         without that data, or with older data, would take its place. For a store of several members this holds where
         the endpoints are the same; a lone one is the same store however its endpoint is written.
         """
-        kept = watchdog.killed_supervisor(slot, self._lock_path(slot))
+        kept = watchdog.killed_supervisor(slot, self._folders.lock(slot))
         if kept is None or not MemberFolder(kept.folder).written:
             return None
-        own = [home.path for home in self._homes(slot)]
+        own = [home.path for home in self._folders.homes(slot)]
         same = kept.folder.name in (path.name for path in own)
         lone = len(self._wanted.endpoints) == 1 and watchdog.is_lone(kept)
         return kept if kept.folder not in own and (lone or same) else None
 
     async def _start_again(self, slot: Endpoint, killed: watchdog.Kept, lock: int) -> None:
-        await self._use(slot)
+        await self._starter.uses.add(slot)
         home = MemberFolder(killed.folder)
         try:
             # Files of another secret, or none, stay as they are.
-            if self._identity is not None and self._identity.vouches_for(home.tls):
-                self._protect(slot, await self._binding(slot), home)
+            if self._wanted.secured is not None and self._wanted.secured.vouches_for(home.tls):
+                self._starter.protect(slot, await self._starter.find_binding(slot), home)
             kept = await watchdog.start_again(killed, lock, self._wanted.announce)
         except (watchdog.SupervisorFailed, OSError) as error:
             raise EmbeddedFailed(
@@ -503,95 +401,6 @@ class _Attempt:
                 self._wanted.announce(f"the store does not replace the dead member at {slot} yet: {error}")
             return None
 
-    async def _check_ready(self, slot: Endpoint) -> tuple[Path, Binding]:
-        """A binary that can be used and a free peer port. Raises NoEtcdBinary, EtcdTooOld, EmbeddedFailed."""
-        clash = port_clash(self._wanted.endpoints)
-        if clash is not None:
-            raise EmbeddedFailed(clash)
-        binary = await self._find_binary()
-        where = await self._binding(slot)
-        give_up = min(self._wanted.deadline, self._now() + _PEER_PORT_SECONDS)
-        while (problem := _bind_problem(where.listen, peer_port(slot.port))) is not None:
-            if (await self._probe(slot)).reach is not Reach.REFUSED:
-                break  # not a stranger: another member has just taken the member slot, and etcd will say so
-            if self._now() >= give_up:
-                raise EmbeddedFailed(
-                    f"port {peer_port(slot.port)} of {where.listen} cannot be used ({problem}): the store's members "
-                    f"need it for their own traffic, beside the endpoint's port {slot.port}. Stop the program that "
-                    "uses it, or choose another port in the endpoint"
-                )
-            await self._pause(0.1)
-        return binary, where
-
-    async def _binding(self, slot: Endpoint) -> Binding:
-        if self._wanted.local is not None:
-            return Binding(self._wanted.local[slot], self._wanted.local[slot])
-        peers = [endpoint for endpoint in self._wanted.endpoints if endpoint != slot]
-        return await asyncio.to_thread(binding, slot.host, peers, alone=self._wanted.alone)  # resolves names, as above
-
-    async def _find_binary(self) -> Path:
-        """A binary that can be used. Raises NoEtcdBinary, EtcdTooOld."""
-        if self._binary is None:
-            path = find_binary()
-            version = await binary_version(path)
-            refuse_unfit(version, path)
-            self._binary, self._version = path, version
-        return self._binary
-
-    async def _start(
-        self,
-        decision: Decision,
-        slot: Endpoint,
-        home: MemberFolder,
-        lock: int,
-        *,
-        members: Sequence[Member] | None,
-        data: Data | None = None,
-    ) -> None:
-        binary, where = await self._check_ready(slot)
-        if decision.action != "restart" and (warning := trying_out_only(self._version)):
-            self._notes.append(warning)  # once for each store, and not at each node
-        if decision.action != "restart" and home.path.exists():
-            shutil.rmtree(home.path)  # leftovers of a start that failed; there is no data, or it was set aside
-        home.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        os.utime(home.path)  # its data may be old, if the machine was off: it is in use again, and no leftover
-        if self._wanted.directory is None:
-            leftovers.prune(home.path.parent, MEMBER_PREFIX, time.time())
-        home.data.mkdir(mode=0o700, exist_ok=True)
-        if data is not None:
-            home.remember(data.birth, data.member)
-        generation = 2 if home == self._home(slot, 2) else 1
-        token = cluster_token(self._wanted.endpoints, generation)
-        tls, version = home.tls if self._protect(slot, where, home) else None, self._version
-        arguments = etcd_arguments(
-            self._wanted.endpoints, slot, where, home.data, token=token, members=members, tls=tls, version=version
-        )
-        loopback = {"0.0.0.0": "127.0.0.1", "::": "::1"}
-        options = {
-            "--home": home.path,
-            "--log": home.log,
-            "--lock": self._lock_path(slot),
-            "--client-host": loopback.get(where.listen, where.listen),
-            "--client-port": slot.port,
-            "--users": self._users_path(slot),
-            "--linger": self._wanted.linger,
-            "--grace": self._wanted.grace,
-            **({"--tls": tls} if tls is not None else {}),
-        }
-        await self._use(slot)
-        keeping = (sys.executable, "-I", "-S", supervisor.__file__)
-        command = (
-            *keeping,
-            *(str(part) for option in options.items() for part in option),
-            "--",
-            str(binary),
-            *arguments,
-        )
-        pid = await watchdog.start_supervisor(command, lock)
-        self._wanted.announce(f"starting etcd at {slot}: {decision.reason}")
-        self._wanted.started(slot)
-        await self._run(slot, home, watchdog.Kept(slot, pid, home.path, self._lock_path(slot), command))
-
     async def _run(self, slot: Endpoint, home: MemberFolder, kept: watchdog.Kept, *, again: bool = False) -> None:
         try:
             pidfd = os.pidfd_open(kept.supervisor_pid)
@@ -601,18 +410,6 @@ class _Attempt:
         self._running = _Running(slot, home, kept, pidfd, again)
         self._running.watch()
 
-    def _protect(self, slot: Endpoint, where: Binding, home: MemberFolder) -> bool:
-        """Writes the member's certificate; False where the store has no secret. Raises EmbeddedFailed."""
-        if self._identity is None:
-            return False
-        try:
-            self._identity.member_files(
-                home.tls, lambda: member_hosts(slot, where, len(self._wanted.endpoints)), time.time()
-            )
-        except OSError as error:
-            raise EmbeddedFailed(f"the certificate of the store cannot be written to {home.tls}: {error}") from None
-        return True
-
     async def _discard_running(self, running: _Running, reason: str) -> None:
         """Stops the member that waits in vain and sets its data aside."""
         self._wanted.announce(f"stopping the member at {running.endpoint}: {reason}")
@@ -620,7 +417,7 @@ class _Attempt:
         running.forget()
         self._running = None
         shutil.rmtree(running.home.path, ignore_errors=True)
-        self._generation = 1
+        self._folders.generation = 1
 
     async def _diagnose(self, running: _Running, *, outrun: bool = False) -> None:
         running.forget()
@@ -651,16 +448,16 @@ class _Attempt:
             await self._settle(running, mine)
         local = running.kept if running is not None else None
         for endpoint in self._local:
-            lock = (self._runtime or runtime_directory(make=False)).joinpath(_lock_name(endpoint))
+            lock = self._folders.lock(endpoint, make=False)
             if lock.exists():
-                await self._use(endpoint)
+                await self._starter.uses.add(endpoint)
                 local = local or await self._kept(endpoint, lock)
-        return Hosting(missing_members(probes), tuple(self._notes), local, tuple(self._uses.values()))
+        return Hosting(missing_members(probes), tuple(self._starter.notes), local, self._starter.uses.descriptors)
 
     async def _kept(self, endpoint: Endpoint, lock: Path) -> watchdog.Kept | None:
         """The supervisor that another agent has started; None where its data is not this agent's own."""
         kept = watchdog.supervisor_of(endpoint, lock)
-        home = next((home for home in self._homes(endpoint) if kept and home.path == kept.folder), None)
+        home = next((home for home in self._folders.homes(endpoint) if kept and home.path == kept.folder), None)
         return kept if home and await self._serves(endpoint, home) else None
 
     async def _settle(self, running: _Running, mine: Probe) -> None:
@@ -679,20 +476,3 @@ class _Attempt:
                     ) from None
                 await self._pause(0.1)
         running.home.remember(birth, mine.member)
-
-
-def _lock_name(endpoint: Endpoint) -> str:
-    return f"etcd-{endpoint.port}.lock"
-
-
-def _bind_problem(host: str, port: int) -> str | None:
-    """Why nothing can listen there, or None."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as sock:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            sock.bind((host, port))
-            sock.listen(1)  # with the option above, binding alone succeeds beside a listener
-        except OSError as error:
-            return error.strerror or str(error)
-    return None
