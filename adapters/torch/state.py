@@ -19,15 +19,12 @@ decided in `client/commits.py`, without torch.
 """
 
 import contextlib
-import copy
 import datetime
 import functools
 import sys
 import time
 import weakref
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from types import TracebackType
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ParamSpec, TypeVar, cast, overload
 
 import torch
@@ -36,48 +33,25 @@ from torch import distributed, nn
 from ..client.channel import AgentGone
 from ..client.commits import NOTHING, Claim, StateLost, astray, beginning, lost, newest, transfers
 from ..client.context import Context
-from ..client.rounds import NoAgent, Rounds
-from ..client.script_trace import span
-from ..client.shards import Shards
+from ..client.rounds import Rounds
 from ..client.steps import Steps
-from .leased_batches import ElasticIterableDataset, ElasticLoader
+from .attempt import Attempt, HostsUpdated
 from .lockstep_batches import ElasticBatchSampler
-from .process_group import ElasticProcessGroup, Superseded
-from .state_parts import load_module, load_optimizer, module_state, parameters_of
-from .tensor_pieces import buckets, joined, pieces, spread
-from .tree import SHARDED, UnsupportedState, flatten, leaves, places, unflatten
-from .undo import Copies, Undo, fingerprint, random_states, state_of
+from .process_group import ElasticProcessGroup
+from .state_transfer import receive_state, send_state
+from .state_values import StateValues
+from .undo import Copies, Undo, fingerprint, random_states
 
 dist: Any = distributed  # half of it has no types in torch
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-AHEAD = 4
-"""Pieces on their way at a time, so that neither side waits for the other's next call."""
-
 FADES = 0.99
 """How much of the slowest step is remembered at the next: an evaluation now and then is to be expected again."""
 
 LONGEST_STEP = 60.0
 """Seconds; what takes longer between two commits is an evaluation, a checkpoint or a compiler."""
-
-_SHARDED_KINDS = (
-    "FullyShardedDataParallel",
-    "FSDPModule",
-    "ZeroRedundancyOptimizer",
-    "DeepSpeedEngine",
-    "PipelineStage",
-)
-
-
-class HostsUpdated(BaseException):
-    """Nodes come or go in order, and the process group ends at a commit. No error, so `except Exception` lets it by.
-
-    `run` catches it; a script has no need to.
-    """
-
-    __module__ = "elastic_run.torch"
 
 
 class State:
@@ -112,22 +86,8 @@ class State:
         **values: object,
     ) -> None:
         parts = {"model": model, "optimizer": optimizer, "scheduler": scheduler, "data": data}
-        self.__dict__["_values"] = {name: part for name, part in parts.items() if part is not None} | values
-        for name, value in self._values.items():
-            _refuse_sharded(name, value)
-            if isinstance(value, Shards | ElasticIterableDataset | ElasticLoader):
-                raise UnsupportedState(
-                    f"State({name}=...) is leased from the job's master, which returns to the script's checkpoint in "
-                    "each new round, and a script that is not restarted loads none: use an ElasticBatchSampler"
-                )
-            if isinstance(value, list | tuple | dict) and any(hasattr(part, "state_dict") for part in leaves(value)):
-                raise UnsupportedState(
-                    f"State({name}=...) holds objects with a state of their own: give each its own name, as in "
-                    f"State({name}_a=..., {name}_b=...)"
-                )
-            if name in vars(type(self)) or name.startswith("_"):
-                raise UnsupportedState(f"State({name}=...) would hide a part of State itself: choose another name")
-        self._refuse_strangers()
+        given = {name: part for name, part in parts.items() if part is not None} | values
+        self.__dict__["_values"] = StateValues(given, vars(type(self)).keys())
         if copies not in ("always", "never"):
             raise ValueError(f'copies={copies!r}: choose "always" or "never"')
         self._step: int = NOTHING  # committed
@@ -140,24 +100,24 @@ class State:
         self._process_group: ElasticProcessGroup | None = None
         self._callbacks: list[Callable[[], object]] = []
         self._wrapped: list[weakref.ref[nn.parallel.DistributedDataParallel]] = []
-        self._undo = Undo(self._optimizers(), copies)
+        self._undo = Undo(self._values.optimizers(), copies)
         self._small: str = ""
         self._small_tensors: list[torch.Tensor] = []
         self._random: list[Callable[[], None]] = []
         self._flag: tuple[Any, torch.Tensor] | None = None
-        self._flattened(large=True)  # refuses what cannot travel, before anything starts
+        self._values.flattened(large=True)  # refuses what cannot travel, before anything starts
 
     # What it has.
 
     def __getattr__(self, name: str) -> Any:  # Any: whatever was given
         try:
-            return self.__dict__["_values"][name]
+            return self.__dict__["_values"].parts[name]
         except KeyError:
             raise AttributeError(f"this State has no {name!r}: give it to State({name}=...)") from None
 
     def __setattr__(self, name: str, value: object) -> None:
-        if name in self.__dict__["_values"]:
-            self._values[name] = value
+        if name in self._values.parts:
+            self._values.parts[name] = value
         else:
             object.__setattr__(self, name, value)
 
@@ -183,7 +143,7 @@ class State:
             elastic_run.exceptions.SamplerMisused: no batch was drawn from `data` since the last commit.
             elastic_run.exceptions.AgentGone: the launcher has ended.
         """
-        if (data := self._values.get("data")) is not None and hasattr(data, "commit"):
+        if (data := self._values.parts.get("data")) is not None and hasattr(data, "commit"):
             data.commit()  # type: ignore[attr-defined]
         self._undo.committed()
         self._step = max(self._step, 0) + 1
@@ -201,7 +161,7 @@ class State:
             elastic_run.exceptions.StateLost: the optimizer has stepped since, and there is no copy of the last commit
                 (`copies="never"`); nothing is changed.
         """
-        if not self._undo.possible(self._large()):
+        if not self._undo.possible(self._values.large()):
             raise StateLost(
                 "the parameters have changed since the last commit, of which there is no copy: to go back at any time, "
                 'make the State without copies="never"'
@@ -210,21 +170,13 @@ class State:
 
     def _restore(self) -> None:
         """The same where a peer was lost: without a copy, this rank has no committed step any more."""
-        self._drop_begun()
-        if not self._undo.restore(self._large()):
+        self._values.drop_begun()
+        if not self._undo.restore(self._values.large()):
             self._has_none()
             return
-        self._load(self._small, [each.clone() for each in self._small_tensors], large=False)
+        self._values.load(self._small, [each.clone() for each in self._small_tensors], large=False)
         for again in self._random:
             again()
-
-    def _drop_begun(self) -> None:
-        """The gradients, and what a GradScaler notes of the step under way."""
-        for parameter in [*self._parameters(), *self._trained()]:
-            parameter.grad = None
-        for value in self._values.values():
-            if isinstance(noted := getattr(value, "_per_optimizer_states", None), dict):
-                cast("dict[Any, Any]", noted).clear()  # it is in no state_dict, and refuses to begin the step again
 
     def sync(self) -> None:
         """Broadcasts the newest committed state. Collective; `run` calls it itself.
@@ -238,7 +190,7 @@ class State:
         group = self._process_group.control if self._process_group is not None else None
         if group is not None and here.world_size > 1:
             if self._step != NOTHING:
-                claims = [claims[0]._replace(mark=fingerprint(self._large()))]
+                claims = [claims[0]._replace(mark=fingerprint(self._values.large()))]
             own = torch.tensor(claims[0], dtype=torch.int64)
             found = [torch.empty_like(own) for _ in range(here.world_size)]
             dist.all_gather(found, own, group=group)
@@ -264,10 +216,10 @@ class State:
         begun = beginning(claims, current)
         for source, target in pairs:
             if here.rank == source:
-                self._send(target, group)
+                send_state(self._values, target, group)
             elif here.rank == target:
                 self._has_none()  # while it is neither the one nor the other
-                self._receive(source, group)
+                receive_state(self._values, source, group)
                 self._step, self._begun = step, begun  # and passes it on, also in another process group
                 self._rounds().report_state(True, self._slowest)
         self._step, self._since, self._begun = step, current, begun
@@ -284,7 +236,7 @@ class State:
         Raises:
             elastic_run.torch.HostsUpdated: nodes come or go; `run` catches it.
         """
-        if not self._undo.touched(self._large()):
+        if not self._undo.touched(self._values.large()):
             self._look_up()
 
     def _look_up(self) -> None:
@@ -328,7 +280,7 @@ class State:
         self._wrapped.append(weakref.ref(wrapped))
         return wrapped
 
-    def attempts(self, *, backend: str | None = None, timeout: datetime.timedelta | None = None) -> Iterator["Attempt"]:
+    def attempts(self, *, backend: str | None = None, timeout: datetime.timedelta | None = None) -> Iterator[Attempt]:
         """For a loop of one's own, instead of `run`; each attempt is one process group.
 
             for attempt in state.attempts():
@@ -377,127 +329,12 @@ class State:
             self._members = Rounds()
         return self._members
 
-    def _of(self, kind: type[R]) -> list[R]:
-        return [value for value in self._values.values() if isinstance(value, kind)]
-
-    def _optimizers(self) -> list[torch.optim.Optimizer]:
-        return self._of(torch.optim.Optimizer)
-
-    def _parameters(self) -> list[nn.Parameter]:
-        return [each for module in self._of(nn.Module) for each in module.parameters()]
-
-    def _trained(self) -> list[torch.Tensor]:
-        """What the optimizers change, but for what they keep themselves."""
-        return [each for optimizer in self._optimizers() for each in parameters_of(optimizer)]
-
-    def _refuse_strangers(self) -> None:
-        """Parameters that an optimizer changes, and that would neither be undone nor come to a new worker."""
-        known = {id(each) for each in [*self._parameters(), *self._of(torch.Tensor)]}
-        if strangers := [each for each in self._trained() if id(each) not in known]:
-            raise UnsupportedState(
-                f"State(optimizer=...) changes {len(strangers)} parameters that no module of this State has (the first "
-                f"has the shape {tuple(strangers[0].shape)}): give their module to it, too, as in State(head=head)"
-            )
-
-    def _large(self) -> list[torch.Tensor]:
-        """What only an optimizer's step changes."""
-        found: list[torch.Tensor] = [*self._parameters()]
-        for optimizer in self._optimizers():
-            found += state_of(optimizer)
-        return found
-
     def _snapshot(self) -> None:
         """Copies what changes by other means than an optimizer's step, which is little."""
-        self._small, tensors = self._flattened(large=False)
+        self._small, tensors = self._values.flattened(large=False)
         self._small_tensors = [each.clone() for each in tensors]
         self._random = random_states()
-        self._undo.begin(self._large())
-
-    def _flattened(self, *, large: bool) -> tuple[str, list[torch.Tensor]]:
-        whole: dict[str, object] = {}
-        for name, value in self._values.items():
-            if isinstance(value, nn.Module):
-                whole[name] = module_state(value, large=large)
-            elif isinstance(value, torch.optim.Optimizer):
-                whole[name] = value.state_dict() if large else {"param_groups": value.state_dict()["param_groups"]}
-            elif hasattr(value, "state_dict") and hasattr(value, "load_state_dict"):
-                sampler = isinstance(value, ElasticBatchSampler)
-                whole[name] = value._committed_state() if sampler else value.state_dict()  # pyright: ignore[reportPrivateUsage]
-            else:
-                whole[name] = value
-        return flatten(whole, "state")
-
-    def _load(self, text: str, tensors: Sequence[torch.Tensor], *, large: bool) -> None:
-        whole: dict[str, Any] = unflatten(text, tensors)
-        for name, value in self._values.items():
-            held = whole[name]
-            if isinstance(value, nn.Module):
-                load_module(value, held)
-            elif isinstance(value, torch.optim.Optimizer):
-                if large:
-                    load_optimizer(value, held)
-                else:
-                    for group, kept in zip(value.param_groups, held["param_groups"], strict=True):
-                        group.update({key: each for key, each in kept.items() if key != "params"})
-            elif hasattr(value, "state_dict") and hasattr(value, "load_state_dict"):
-                value.load_state_dict(held)
-            elif isinstance(value, torch.Tensor) and isinstance(held, torch.Tensor) and value.shape == held.shape:
-                with torch.no_grad():
-                    value.copy_(held)
-            else:
-                self._values[name] = copy.deepcopy(held)
-
-    def _send(self, target: int, group: Any) -> None:
-        text, tensors = self._flattened(large=True)
-        words = torch.frombuffer(bytearray(text.encode()), dtype=torch.uint8)
-        dist.send(torch.tensor([len(words)]), target, group)
-        dist.send(words, target, group)
-        ahead: deque[Any] = deque()  # torch's works; each keeps its piece
-        for bucket in buckets(tensors):
-            for piece in pieces(joined(bucket)):
-                if len(ahead) == AHEAD:
-                    ahead.popleft().wait()
-                ahead.append(dist.isend(piece, target, group))
-        for work in ahead:
-            work.wait()
-
-    def _receive(self, source: int, group: Any) -> None:
-        length = torch.empty(1, dtype=torch.int64)
-        dist.recv(length, source, group)
-        words = torch.empty(int(length), dtype=torch.uint8)
-        dist.recv(words, source, group)
-        text = bytes(words.numpy()).decode()
-        own, mine = self._flattened(large=True)
-        here = dict(zip(places(own), mine, strict=True))
-        # Straight into what is there already, where it fits; else beside it, to be loaded from there.
-        tensors = [
-            here[wanted] if wanted in here else torch.empty(wanted[2], dtype=wanted[1]) for wanted in places(text)
-        ]
-        ahead: deque[tuple[list[Any], torch.Tensor, list[torch.Tensor]]] = deque()
-
-        def arrive() -> None:
-            works, flat, bucket = ahead.popleft()
-            for work in works:
-                work.wait()
-            if bucket:
-                spread(flat, bucket)
-
-        for bucket in buckets(tensors):
-            if len(ahead) == AHEAD:
-                arrive()
-            straight = len(bucket) == 1 and bucket[0].is_contiguous() and bucket[0].device.type == "cpu"
-            flat = joined(bucket) if straight else torch.empty(sum(each.nbytes for each in bucket), dtype=torch.uint8)
-            works = [dist.irecv(piece, source, group) for piece in pieces(flat)]
-            ahead.append((works, flat, [] if straight else bucket))
-        while ahead:
-            arrive()
-        try:
-            self._load(text, tensors, large=True)
-        except (RuntimeError, KeyError, ValueError) as error:
-            raise UnsupportedState(
-                f"what rank {source} has as its state does not fit this rank's: {error}. Every rank must make its "
-                "State of the same parts, of the same shapes"
-            ) from error
+        self._undo.begin(self._values.large())
 
     def _finish(self) -> None:
         """Ends the training: all ranks together, unless nodes come or go (HostsUpdated); then it is called again."""
@@ -524,7 +361,7 @@ class State:
         return bool(flag[1])
 
     def _regroup(self) -> None:
-        data = self._values.get("data")
+        data = self._values.parts.get("data")
         if isinstance(data, ElasticBatchSampler):
             data._regroup()  # pyright: ignore[reportPrivateUsage]
 
@@ -544,98 +381,10 @@ class State:
         self._unwrap()
         # Where the script has changed something after its last commit, and returned, that stays: on all ranks alike,
         # whatever each of them could undo.
-        if broken or not self._undo.touched(self._large()):
+        if broken or not self._undo.touched(self._values.large()):
             self._restore()
         else:
-            self._drop_begun()
-
-
-class Attempt(contextlib.AbstractContextManager["Attempt"]):
-    """One process group, from its forming to its end; see `State.attempts`.
-
-    Attributes:
-        finished: it was not cut short.
-    """
-
-    def __init__(
-        self, state: State, process_group: ElasticProcessGroup, members: Rounds, *, after: "Attempt | None" = None
-    ) -> None:
-        self._state = state
-        self._process_group = process_group
-        self._members = members
-        self._first = after is None
-        self._why = after._why if after is not None else ""  # what was broken, for the agent
-        self._watch = contextlib.ExitStack()
-        self.finished = False
-
-    def __enter__(self) -> "Attempt":
-        state, members, process_group = self._state, self._members, self._process_group
-        take = not self._first or members.standby
-        while True:
-            own = False  # whether the script's own code runs
-            try:
-                if take:
-                    members.next(self._why)
-                take, self._why = True, ""
-                with span("form the process group", round=members.context.round, ranks=members.context.world_size):
-                    process_group.form(members.context)
-                if not self._first:
-                    own = True
-                    for callback in state._callbacks:  # pyright: ignore[reportPrivateUsage]
-                        callback()
-                    own = False
-                with span("sync the state"):
-                    state.sync()
-                if members.over:
-                    raise Superseded
-                break
-            except Superseded:
-                process_group.drop(broken=True)
-            except (StateLost, NoAgent, AgentGone):
-                raise
-            except (RuntimeError, OSError) as error:
-                if members.alone or (own and not self._is_broken(error)):
-                    raise
-                self._why = f"forming the process group failed: {_line(error)}"
-                process_group.drop(broken=True)
-        self._watch.enter_context(process_group.watched())
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> bool:
-        self._watch.close()
-        ended = error if error is not None else self._finish()
-        self.finished = ended is None
-        if ended is None:
-            return False
-        planned = isinstance(ended, HostsUpdated)
-        if not planned and not self._is_broken(ended):
-            if ended is error:
-                return False
-            raise ended
-        self._state._leave(broken=not planned)  # pyright: ignore[reportPrivateUsage]
-        if not planned:
-            self._why = _line(ended)
-        self._process_group.drop(broken=not planned)
-        return True
-
-    def _finish(self) -> BaseException | None:
-        """Ends the training, all ranks together; why it goes on instead."""
-        try:
-            self._state._finish()  # pyright: ignore[reportPrivateUsage]
-        except (NoAgent, AgentGone):
-            raise
-        except (HostsUpdated, RuntimeError, OSError) as error:
-            return error
-        return None
-
-    def _is_broken(self, error: BaseException) -> bool:
-        """The process group is, whatever the error was: what was begun is trained again, and an error of the script's
-        own then comes again."""
-        if self._members.alone or not isinstance(error, Exception):
-            return False
-        return self._members.broken or self._members.over or isinstance(error, dist.DistError)
+            self._values.drop_begun()
 
 
 @overload
@@ -698,21 +447,5 @@ def _refuse_a_second_training(members: Rounds) -> None:
     _trains = True
 
 
-def _refuse_sharded(name: str, value: object) -> None:
-    parts = value.modules() if isinstance(value, nn.Module) else [value]
-    for part in parts:
-        kinds = {kind.__name__ for kind in type(part).__mro__}
-        if found := kinds.intersection(_SHARDED_KINDS):
-            raise UnsupportedState(f"State({name}=...) is sharded over the ranks ({sorted(found)[0]}): {SHARDED}")
-        if isinstance(part, nn.parallel.DistributedDataParallel):
-            raise UnsupportedState(
-                f"State({name}=...) is wrapped already: give the plain module, and wrap it with state.ddp()"
-            )
-
-
 def _say(words: str) -> None:
     print(f"[elastic-run] {words}", file=sys.stderr, flush=True)
-
-
-def _line(error: BaseException | None) -> str:
-    return f"{type(error).__name__}: {error}".splitlines()[0][:300]

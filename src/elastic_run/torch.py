@@ -6,10 +6,11 @@ Importing this loads torch.
 """
 
 from .adapters.client.commits import StateLost as StateLost  # its public path is elastic_run.exceptions.StateLost
+from .adapters.torch.attempt import Attempt, HostsUpdated
 from .adapters.torch.checkpoint import Checkpoint
 from .adapters.torch.leased_batches import ElasticIterableDataset, ElasticLoader, Records
 from .adapters.torch.lockstep_batches import ElasticBatchSampler
-from .adapters.torch.state import Attempt, HostsUpdated, State, run
+from .adapters.torch.state import State, run
 
 __all__ = [
     "Attempt",

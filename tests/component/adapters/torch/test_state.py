@@ -486,8 +486,8 @@ def test_values_are_attributes() -> None:
 
 def bring(source: State, target: State) -> None:
     """What travels, without a process group."""
-    text, tensors = source._flattened(large=True)
-    target._load(text, [each.clone() for each in tensors], large=True)
+    text, tensors = source._values.flattened(large=True)
+    target._values.load(text, [each.clone() for each in tensors], large=True)
 
 
 class Odd(nn.Linear):
