@@ -114,12 +114,9 @@ class Agent:
         self._output = output
         self._machine = machine
         self._address_missed = 0  # beats in a row
-        self._loop = asyncio.get_running_loop()
-        self._inbox = inbox = Inbox(setup.settings, self._loop.time)
+        self._inbox = inbox = Inbox(setup.settings, asyncio.get_running_loop().time)
         self._trace = recorder = Recorder(trace or Trace(), observer)
-        self._say_once = SayOnce(output.say)
         self._tasks = Tasks(inbox.wake)
-        self._master_task: asyncio.Task[None] | None = None
         self.timeline = Timeline(inbox.now())
         keys, tag = Keys(setup.workers.job), secrets.token_hex(8)
         self._waits = waits = Waits(output.say, inbox.now, inbox.wake)
@@ -183,7 +180,6 @@ class Agent:
             keys,
             lambda exit_: self._worker_server.rounds.get(exit_.rank) == exit_.round,
         )
-        self._guardian = self._workers.guardian
         self._node = NodeRegistration(
             setup,
             store,
@@ -217,11 +213,12 @@ class Agent:
     async def run(self) -> Result:
         """Takes part in the job until it is over, this node is told to go, or the job refuses it."""
         self._signals.open()
-        self._loop.add_signal_handler(signal.SIGTSTP, self._on_stop)
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGTSTP, self._on_stop)
         keep_detached = False
         try:
             try:
-                self._guardian.start()
+                self._workers.guardian.start()
                 await self._open_worker_server()
                 self._workers.warm_up()
                 if self._setup.bind is not None:
@@ -236,18 +233,18 @@ class Agent:
             self._tasks.begin(self._beat(), "guardian's beat")
             if self._setup.hang_timeout:
                 self._tasks.begin(self._diagnosis.watch(), "progress")
-            self._master_task = self._tasks.begin(self._campaign(), "leadership")
+            leading = self._tasks.begin(self._campaign(), "leadership")
             self._trace.ready()
-            result = await self._decide()
+            result = await self._decide(leading)
             # A round that follows must not meet anything of this one; after the last there is no such round.
             keep_detached = result.code == plan.SUCCEEDED and self._setup.keep_detached
             return result
         finally:
             await self._tasks.close()
             await self._workers.close(keep_detached=keep_detached)
-            await asyncio.gather(self._guardian.close(keep_detached=keep_detached), self._hang_up())
+            await asyncio.gather(self._workers.guardian.close(keep_detached=keep_detached), self._hang_up())
             self._signals.close()
-            self._loop.remove_signal_handler(signal.SIGTSTP)
+            loop.remove_signal_handler(signal.SIGTSTP)
 
     async def _hang_up(self) -> None:
         """Ends what others reach this agent by, and what it reaches them by."""
@@ -257,7 +254,8 @@ class Agent:
         await self._agent_listener.close()
         await self._observation.close()
 
-    async def _decide(self) -> Result:
+    async def _decide(self, leading: asyncio.Task[None]) -> Result:
+        say_once = SayOnce(self._output.say)
         while True:
             heard = self._inbox.count
             self._tasks.check()
@@ -265,7 +263,7 @@ class Agent:
             action, why = plan.act(state, self._inbox.now())
             match action:
                 case Wait(seconds):
-                    self._say_once("wait", why)
+                    say_once("wait", why)
                     waits = not self._store.health.reachable or self._waits.longest
                     await self._inbox.news(heard, 1.0 if waits else seconds)
                     continue
@@ -282,7 +280,8 @@ class Agent:
                     self.timeline.down(self._inbox.now())
                     self._trace.instant("leave", code=code, why=why)
                     with self._trace.span("farewell"):
-                        await self._farewell()
+                        node, seconds = self._node, self._setup.terms.farewell_seconds
+                        await farewell(self._store, self._inbox, node, self._candidate, leading, self._output, seconds)
                     return self.result(code, why, exits)
                 case _:
                     await self._carry_out(action)
@@ -324,7 +323,7 @@ class Agent:
         now, broke_at = self._inbox.now(), self._state.group.broke_at
         state = self._inbox.note(self._workers.see_workers())
         if broke_at is None and state.group.broke_at is not None:
-            self._loop.call_later(plan.STRANDED_SECONDS + 0.01, self._inbox.wake)
+            asyncio.get_running_loop().call_later(plan.STRANDED_SECONDS + 0.01, self._inbox.wake)
         gone = store_gone(
             self._store.health,
             self._waits.longest,
@@ -338,9 +337,9 @@ class Agent:
     def _on_stop(self) -> None:
         """Ctrl-Z: the workers are in sessions of their own, so the terminal does not stop them; this does."""
         self._workers.pause()
-        self._guardian.pause()
+        self._workers.guardian.pause()
         os.kill(os.getpid(), signal.SIGSTOP)
-        self._guardian.beat()
+        self._workers.guardian.beat()
         self._workers.resume()
 
     async def _open_worker_server(self) -> None:
@@ -388,7 +387,7 @@ class Agent:
             return
         while True:
             self._inbox.note(AgentBeat())
-            self._guardian.beat()
+            self._workers.guardian.beat()
             self._look_for_address()
             await asyncio.sleep(self._setup.lease_ttl / 5)
 
@@ -410,15 +409,3 @@ class Agent:
             health = await self._store.health_changed()
             if health.reachable:
                 self._output.say("the store answers again")
-
-    async def _farewell(self) -> None:
-        close_seconds = self._setup.terms.farewell_seconds
-        await farewell(
-            self._store,
-            self._inbox,
-            self._node,
-            self._candidate,
-            self._master_task,
-            self._output,
-            close_seconds,
-        )

@@ -20,7 +20,7 @@ async def farewell(
     inbox: Inbox,
     node: NodeRegistration,
     candidate: Candidate,
-    leading: asyncio.Task[None] | None,
+    leading: asyncio.Task[None],
     reporter: Output,
     close_seconds: float,
 ) -> None:
@@ -44,12 +44,12 @@ async def farewell(
     try:
         async with asyncio.timeout(SECONDS):
             leadership = candidate.leadership
-            if not over and leadership and leading:
+            if not over and leadership:
                 leading.cancel()
                 await asyncio.wait({leading})
                 await election.resign(store, leadership)
             await node.deregister()
-        if over and candidate.leadership and leading:
+        if over and candidate.leadership:
             async with asyncio.timeout(close_seconds + SECONDS):
                 await asyncio.wait({leading})
         async with asyncio.timeout(SECONDS):

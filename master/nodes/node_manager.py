@@ -41,6 +41,14 @@ class Wanted:
     over: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class RefusedStarts:
+    """The platform has refused `times` in a row to do something, and nothing is started before `until`."""
+
+    times: int = 0
+    until: float = 0.0
+
+
 @dataclass(slots=True)
 class NodeManager:
     """One job's.
@@ -70,8 +78,7 @@ class NodeManager:
     _room: dict[str, Room] = field(default_factory=dict[str, Room])
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
     _look_at: float | None = None
-    _not_before: float = 0.0
-    _refusals: int = 0
+    _refusals: RefusedStarts = RefusedStarts()
     _refused: Note | None = None
     _unseen: int = 0
     _asking: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -131,7 +138,7 @@ class NodeManager:
                 for each in live or ()
                 if now >= late_at or each.state == "pending" or (leaving is not None and each.name not in leaving)
             ]
-            due = [name for name in due if now >= told.get(name, now) and self.now() >= self._not_before]
+            due = [name for name in due if now >= told.get(name, now) and self.now() >= self._refusals.until]
             if due:
                 await self._ask([lambda name=name: self.platform.stop(name) for name in due])
                 told.update(dict.fromkeys(due, loop.time() + AGAIN[1]))
@@ -185,9 +192,9 @@ class NodeManager:
             self.hopeless.set_result(f"{plan.hopeless.replica}: {plan.hopeless.reason}")
         if plan.finished and not self.finished.done():
             self.finished.set_result(f"{plan.finished.replica}: {plan.finished.reason}")
-        starts = plan.start if self.now() >= self._not_before else ()
+        starts = plan.start if self.now() >= self._refusals.until else ()
         if plan.start and not starts:
-            self._look_again(self._not_before)
+            self._look_again(self._refusals.until)
         requests = [
             *(lambda name=name: self.platform.stop(name) for name in plan.stop),
             *(lambda each=each: self.platform.start(each) for each in starts),
@@ -223,15 +230,14 @@ class NodeManager:
             for request in requests:
                 group.create_task(one(request))
         if troubles:
-            pause = _pause(self._refusals, troubles[0])
-            self._refusals += 1
-            self._not_before = self.now() + pause
-            self._look_again(self._not_before)
+            pause = _pause(self._refusals.times, troubles[0])
+            self._refusals = RefusedStarts(self._refusals.times + 1, self.now() + pause)
+            self._look_again(self._refusals.until)
             who = "refuses" if isinstance(troubles[0], PlatformRefused) else "does not do"
             why = f"the platform {who} what the job asks for: {troubles[0]}"
             self._tell("ask", f"{why}; trying again in {pause:g} s", why)
             return str(troubles[0]) if isinstance(troubles[0], PlatformRefused) else ""
-        self._refusals = 0
+        self._refusals = replace(self._refusals, times=0)
         self._tell("ask", "")
         self._look_again(self.now() + AGAIN[min(self._unseen, len(AGAIN) - 1)])
         self._unseen += 1
