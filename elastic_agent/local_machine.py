@@ -3,14 +3,13 @@
 `RealMachine` has the operating system's. The simulator brings machines of its own, and runs the agent as it is.
 """
 
-import socket
 from collections.abc import Callable
 
 from ..rendezvous import failure_detector
 from ..rendezvous.host.tcp_sockets import has_address, listens
 from .logs.output import Output
 from .processes.guard import Guardian
-from .worker_server import Methods, Respond, WorkerServer
+from .worker_server import WorkerServer
 from .workers.ports import Ports
 from .workers.process_groups import ProcessGroups
 from .workers.services import Services
@@ -27,6 +26,13 @@ class RealMachine:
         limits: the workers' soft limits; None: this process's own.
         alone: this process is the launcher's own, and not that of a program which calls `launch`.
     """
+
+    ports = Ports
+    process_groups = ProcessGroups
+    worker_server = WorkerServer
+    listener = staticmethod(failure_detector.listener)
+    has_address = staticmethod(has_address)
+    listens = staticmethod(listens)
 
     def __init__(
         self,
@@ -66,29 +72,3 @@ class RealMachine:
             changed=changed,
         )
         return workers, guardian, services
-
-    def ports(self, count: int, least: int) -> Ports:
-        """So many ports to offer, held from now on; OSError where fewer than `least` are free."""
-        return Ports(count, least)
-
-    def listener(self, bind: str) -> socket.socket:
-        """A listening socket on a free port of that address; "" is every interface."""
-        return failure_detector.listener(bind)
-
-    def has_address(self, address: str) -> bool:
-        """Whether an interface of this machine still has it; True where that cannot be known."""
-        return has_address(address)
-
-    def worker_server(self, respond: Respond, also: Methods, say: Callable[[str], None]) -> WorkerServer:
-        """Where workers ask, and get what `respond` answers; `also` for other processes of this user."""
-        return WorkerServer(respond, also, say)
-
-    def listens(self, port: int) -> bool:
-        """Whether a process of this machine listens at that TCP port. Raises OSError where that cannot be known."""
-        return listens(port)
-
-    def process_groups(
-        self, changed: Callable[[], None], pid_of: Callable[[int], int | None], half_open_seconds: float
-    ) -> ProcessGroups:
-        """The process groups of workers that keep their process; `changed` hears of what they say."""
-        return ProcessGroups(changed, pid_of, half_open_seconds)

@@ -38,8 +38,8 @@ from ..client.steps import Steps
 from .attempt import Attempt, HostsUpdated
 from .lockstep_batches import ElasticBatchSampler
 from .process_group import ElasticProcessGroup
-from .state_transfer import receive_state, send_state
 from .state_values import StateValues
+from .tensor_pieces import receive_state, send_state
 from .undo import Copies, Undo, fingerprint, random_states
 
 dist: Any = distributed  # half of it has no types in torch

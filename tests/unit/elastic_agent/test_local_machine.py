@@ -31,6 +31,6 @@ def test_a_double_has_what_an_agent_asks_for(double: Any, real: type, unasked: s
     assert wanted, "a class has members"
     for name in wanted:
         found = getattr(double, name)
-        if inspect.isfunction(declared := vars(real).get(name)):
-            asked = set(list(inspect.signature(declared).parameters)[1:]) - unasked
+        if callable(declared := getattr(real, name)):
+            asked = inspect.signature(declared).parameters.keys() - {"self"} - unasked
             assert asked <= inspect.signature(found).parameters.keys(), name
