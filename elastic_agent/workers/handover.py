@@ -123,9 +123,12 @@ def choose_kept(
     return kept, [local for local in wanted if local not in kept.values()]
 
 
-def lacks_state(members: GroupMembers, assignment: Assignment, *, from_rank_0: bool) -> bool:
-    """Whether others would take the job's state from a worker here, and none that waits for a rank has it."""
-    return from_rank_0 and assignment.first_rank == 0 and not members.heirs
+def lost_state(before: GroupMembers, members: GroupMembers, assignment: Assignment, *, from_rank_0: bool) -> bool:
+    """Whether others would take the job's state from a worker here, and none that waits for a rank has it any more.
+
+    `before`: the members when the process group was broken; who had nothing then has lost nothing.
+    """
+    return bool(before.holding) and from_rank_0 and assignment.first_rank == 0 and not members.heirs
 
 
 def lowest_local_rank(

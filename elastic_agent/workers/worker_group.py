@@ -41,7 +41,7 @@ from ..setup import Setup
 from ..timeline import Timeline, describe_round
 from ..zygotes.zygote import AT_ONCE
 from .adapter_round import RoundEntry, list_peers, rank_to_come, round_of, worker_of
-from .handover import choose_kept, lacks_state
+from .handover import choose_kept, lost_state
 from .head_start import HeadStart
 from .ports import RoundPorts
 from .round_exits import RoundExits, failures
@@ -240,13 +240,13 @@ class WorkerGroup:
         self._break_up(header.number)
         if not self._release_ports(entry):
             return
-        held = self.staying.members.holding
+        before = self.staying.members
         with self._trace.span("free", round=header.number):
             waited = await self.staying.wait_until_free()
         if waited > LONG_SECONDS and not await self._confirms(header):
             return
         adapter = self._setup.workers.adapter
-        if held and lacks_state(self.staying.members, assignment, from_rank_0=adapter.state_from_rank_0):
+        if lost_state(before, self.staying.members, assignment, from_rank_0=adapter.state_from_rank_0):
             await self._give_up_rank_0(header)
             return
         with self._telling_failure(entry):

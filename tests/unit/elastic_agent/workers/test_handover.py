@@ -14,7 +14,7 @@ from elastic_run.elastic_agent.workers.handover import (
     GroupMembers,
     ProcessorSample,
     choose_kept,
-    lacks_state,
+    lost_state,
     lowest_local_rank,
     wait_for_late,
 )
@@ -76,10 +76,11 @@ class TestWorkersThatAreLate:
 class TestTheStateFromRank0:
     def test_is_lacking_where_nobody_who_waits_here_has_it(self) -> None:
         none_waits = members(holding=[1])
-        assert lacks_state(none_waits, assignment(), from_rank_0=True)
-        assert not lacks_state(members(waiting=[1], holding=[1]), assignment(), from_rank_0=True)
-        assert not lacks_state(none_waits, assignment(2), from_rank_0=True)
-        assert not lacks_state(none_waits, assignment(), from_rank_0=False)
+        assert lost_state(none_waits, none_waits, assignment(), from_rank_0=True)
+        assert not lost_state(none_waits, members(waiting=[1], holding=[1]), assignment(), from_rank_0=True)
+        assert not lost_state(none_waits, none_waits, assignment(2), from_rank_0=True)
+        assert not lost_state(members(), members(), assignment(), from_rank_0=True), "nobody here had it before"
+        assert not lost_state(none_waits, none_waits, assignment(), from_rank_0=False)
 
     def test_is_the_oldest_workers(self) -> None:
         began = {0: 3, 1: 2, 2: 2}
