@@ -178,7 +178,7 @@ class Agent:
             self._rounds.peers,
             store,
             keys,
-            lambda exit_: self._worker_server.rounds.get(exit_.rank) == exit_.round,
+            lambda exit_: self._current(self._worker_server.rounds.get(exit_.rank, 0)) == exit_.round,
         )
         self._node = NodeRegistration(
             setup,

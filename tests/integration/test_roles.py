@@ -100,3 +100,26 @@ def test_nodes_that_declare_other_roles_are_refused(job: Cluster) -> None:
     job.wait_for_line("B", r"--roles.* is 'worker:1:2' there and 'worker:1:3' here|--nnodes is")
     job.wait_until(lambda: living(job).get(0), "the worker").tell("go")
     assert job.finish() == {"A": 0, "B": 2}
+
+
+RAISES = """
+import elastic_run, time
+here = elastic_run.context()
+with elastic_run.data.shards("records", 60, shard_size=1, commit="ack") as shards:
+    for number, shard in enumerate(shards):
+        time.sleep(0.05)
+        shard.done()
+        if here.restart_count == 0 and number == 10 + 10 * here.rank:
+            raise ValueError("a bad record")
+"""
+
+
+def test_a_worker_that_continues_has_advanced_in_the_round_for_which_it_was_started(
+    job: Cluster, tmp_path: Path
+) -> None:
+    """Two workers fail alike one after the other, and both have made steps: that is no failure that repeats itself."""
+    script = tmp_path / "raises.py"
+    script.write_text(RAISES)
+    roles, options = "worker:2", "worker:on-loss=one"
+    job.start("A", "B", script=script, same_failure_limit=None, roles=roles, role_options=options, framework="none")
+    assert job.finish() == {"A": 0, "B": 0}
