@@ -17,7 +17,7 @@ from ..master.machine.controller import Terms
 from ..master.status import Status
 from ..rendezvous import election, failure_detector, membership
 from ..rendezvous.base.cancel import cancel
-from ..rendezvous.base.errors import Compacted, LeaseLost, OtherSecret, Refused, StoreError, StoreUnavailable
+from ..rendezvous.base.errors import LeaseLost, OtherSecret, Refused, StoreError
 from ..rendezvous.base.frozen import dataclass, field
 from ..rendezvous.header import Header, Leader
 from ..rendezvous.host.trace_file import Trace
@@ -25,7 +25,7 @@ from ..rendezvous.keys import Keys
 from ..rendezvous.member import Member, describe_difference
 from ..rendezvous.rpc.client import Connection
 from ..rendezvous.rpc.envelope import Caller, RpcError, Security
-from ..rendezvous.store.contract import Store
+from ..rendezvous.store.contract import KeyValue, Store
 from ..rendezvous.store.waits import Waits
 from ..rendezvous.wire.values import decode_or_none
 from . import master_client
@@ -81,11 +81,12 @@ class MasterProcess:
         store: the job's store; the caller closes it.
         say: prints one line for a person.
         trace: where the master records what it does; None: nowhere.
-        observe: is told of the job's status again and again, whoever leads; None: nobody wants to know.
+        observe: is told of the job's status again and again, whoever leads, for a person; None: nobody wants to know.
         listen: makes the socket of its listener; None: the operating system's.
 
     Attributes:
         end: the header with which the job's run has ended; None while it goes on, or nobody knows.
+        known: the newest header that it has heard of; None before the first.
     """
 
     def __init__(
@@ -122,12 +123,12 @@ class MasterProcess:
         )
         self._observe = observe
         self.end: Header | None = None
-        self._known: Header | None = None  # of a run that goes on, for who asks another master
+        self.known: Header | None = None
         self._link = master_client.Link(
             store,
             self._keys,
             lambda: None,
-            lambda: Caller(self._known.run if self._known else "", setup.name, self._listener.incarnation),
+            lambda: Caller(self.known.run if self.known else "", setup.name, self._listener.incarnation),
             setup.security,
         )
         self._stale = ""
@@ -238,16 +239,10 @@ class MasterProcess:
     async def _keep_observing(self) -> None:
         """Has whoever wants to know it know the job's status, while somebody leads."""
         while self._observe:
-            status = self._candidate.status
-            if status is None:
-                try:
-                    found = await membership.read_header(self._store, self._keys)
-                    self._known = found[0] if found and found[0].run != self._stale else None
-                    status = await self._link.status()
-                except (StoreError, RpcError, OSError):
-                    pass  # nobody leads now, or nobody can be asked: what was known last holds
-            if status is not None and status.run != self._stale:
-                self._observe(status)
+            with contextlib.suppress(StoreError, RpcError, OSError):  # nobody leads now: what was known last holds
+                status = self._candidate.status or await self._link.status()
+                if status.run != self._stale:
+                    self._observe(status)
             await asyncio.sleep(OBSERVED)
 
     async def _give_up(self, leadership: election.Leadership | None, lease: int) -> None:
@@ -261,24 +256,12 @@ class MasterProcess:
 
     async def _watch(self) -> Header:
         """The end of the job's run, as soon as it is published."""
-        while True:
-            try:
-                listing = await self._waits.until_answered(HEADER, lambda: self._store.list(self._keys.round))
-                for item in listing.items:
-                    if self._is_end(membership.header_of(item)):
-                        break
-                else:
-                    async for changes in self._store.watch(self._keys.round, listing.revision + 1):
-                        if any(
-                            change.kind == "put" and self._is_end(membership.header_of(change.kv)) for change in changes
-                        ):
-                            break
-            except (Compacted, StoreUnavailable):
-                continue  # the next read says where the job is
-            if self._header is not None:
-                return self._header
+        await self._waits.follow_key(HEADER, self._store, self._keys.round, self._is_end)
+        assert self._header is not None, "it was heard"
+        return self._header
 
-    def _is_end(self, header: Header) -> bool:
-        if header.final and header.run != self._stale:
-            self._header = header
+    async def _is_end(self, found: KeyValue | None) -> bool:
+        if found and (header := membership.header_of(found)).run != self._stale:
+            self.known = header
+            self._header = header if header.final else self._header
         return self._header is not None

@@ -3,10 +3,9 @@
 import asyncio
 import contextlib
 from collections.abc import Callable
-from functools import partial
 
 from ...rendezvous import membership
-from ...rendezvous.base.errors import Compacted, StoreUnavailable, Unreadable
+from ...rendezvous.base.errors import StoreUnavailable, Unreadable
 from ...rendezvous.header import Header
 from ...rendezvous.keys import Keys
 from ...rendezvous.member import Member
@@ -61,19 +60,7 @@ class RoundFollower:
     async def watch(self, registered: asyncio.Event) -> None:
         """Takes every header, once it is known which run's end is not this one's: when this node is registered."""
         await registered.wait()
-        while True:
-            try:
-                # From the revision of the read on: an earlier run of this id may be in the store's history.
-                listing = await self._waits.until_answered(NEWS, partial(self._store.list, self._keys.round))
-                for found in listing.items:
-                    await self._take_value(found)
-                revision = listing.revision + 1
-                async for events in self._store.watch(self._keys.round, revision):
-                    for event in events:
-                        if event.kind == "put":
-                            await self._take_value(event.kv)
-            except (Compacted, StoreUnavailable):
-                continue  # the next read says where the job is
+        await self._waits.follow_key(NEWS, self._store, self._keys.round, self._take_value)
 
     async def look_again(self, within: float) -> None:
         """Reads the header once more; raises StoreUnavailable where the store is silent for `within` seconds."""
@@ -170,13 +157,13 @@ class RoundFollower:
         registration = self._inbox.state.key.registration
         return registration.member if registration else None
 
-    async def _take_value(self, found: KeyValue) -> None:
+    async def _take_value(self, found: KeyValue | None) -> bool:
         try:
-            header = membership.header_of(found)
+            if found:
+                await self.take(membership.header_of(found), found.mod_revision)
         except Unreadable as error:
             self._say_once("unreadable", f"ignored: {error}")
-            return
-        await self.take(header, found.mod_revision)
+        return False
 
     async def _assignment(self, header: Header, member: Member) -> Assignment | None:
         """What `header`'s round gives this node; None where nothing, or nothing that can be meant, which is said."""

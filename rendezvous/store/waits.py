@@ -5,12 +5,14 @@ workers continues with them; who has none looks at `longest`, and ends in words 
 """
 
 import asyncio
+import contextlib
 import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from ..base.errors import LeaseLost, StoreError, StoreRefused, StoreUnavailable
+from ..base.errors import Compacted, LeaseLost, StoreError, StoreRefused, StoreUnavailable
+from .contract import KeyValue, Store
 
 T = TypeVar("T")
 
@@ -96,6 +98,20 @@ class Waits:
         finally:
             if wait:
                 self._end(wait, began, answered=answered)
+
+    async def follow_key(
+        self, what: str, store: Store, key: str, hear: Callable[[KeyValue | None], Awaitable[bool]]
+    ) -> None:
+        """Has `hear` know the key as it is, then each change (None: it is absent), until that returns True."""
+        while True:
+            with contextlib.suppress(Compacted, StoreUnavailable):  # the next read says how it is
+                # From the revision of the read on: an earlier run of this id may be in the store's history.
+                listing = await self.until_answered(what, lambda: store.list(key))
+                if await hear(next((item for item in listing.items if item.key == key), None)):
+                    return
+                async for (change,) in store.watch(key, listing.revision + 1):
+                    if await hear(change.kv if change.kind == "put" else None):
+                        return
 
     def failed(self, what: str, error: StoreError, began: float | None = None) -> None:
         """An attempt at `what`, which began then (None: just now), has failed; it will be repeated."""
