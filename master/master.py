@@ -37,6 +37,7 @@ from .machine.effects import Effect
 from .machine.events import Event
 from .machine.memory import Memory
 from .machine.pace import Pace, Stepped
+from .machine.targets import Targets
 from .node_watch import NodeWatch
 from .publish import Publisher
 from .status import Status
@@ -266,8 +267,6 @@ class Master:
                 self._nodes.carry_out(effect)
             case effects.FirstEvidence(number):
                 self._trace.instant("evidence", ROW, round=number)
-            case effects.Target(role, count, why):
-                self._trace.instant("target", ROW, role=role, count=count, code=why.code, reason=why)
             case effects.Examine(number, nodes):
                 self._examination.begin(number, nodes)
             case effects.Condemn(node, condemned):
@@ -320,6 +319,11 @@ class Master:
             case SplitUntil():
                 header = self._controller.header
                 await self._publisher.keep_time(header.prefix if header else "", effect)
+            case Targets():
+                await self._publisher.put_targets(effect)
+                for each in effect.wanted:
+                    why = each.reason
+                    self._trace.instant("target", ROW, role=each.role, count=each.count, code=why.code, reason=why)
             case effects.Confirm():
                 await self._publisher.confirm()
             case effects.ReadSuccesses():

@@ -26,6 +26,7 @@ from ..rendezvous.ranks import Assignment
 from ..rendezvous.store.contract import Compare, Delete, KeyValue, Operation, Put, Store, TxnResult
 from ..rendezvous.time_split import SplitUntil
 from ..rendezvous.wire.values import encode
+from .machine.targets import Targets
 
 BATCH = 100
 """Assignments in one transaction; etcd takes 128 operations."""
@@ -122,12 +123,23 @@ class Publisher:
 
     async def keep_time(self, prefix: str, spent: SplitUntil) -> None:
         """Writes it beside the assignments of the current round, with which it goes. A late attempt changes nothing."""
-        key = self.keys.time(prefix)
+        await self._write_over(self.keys.time(prefix), encode(spent), self._header_unchanged)
+
+    async def put_targets(self, targets: Targets) -> None:
+        """Has the job's key say that, unless an earlier leader has written the same."""
+        while not await self._write_over(self.keys.targets, encode(targets)):
+            pass  # an attempt whose answer was lost, or a hand, was faster
+
+    async def _write_over(self, key: str, value: bytes, *compares: Compare) -> bool:
+        """Whether the key holds it now; a late attempt changes nothing."""
         found = await self.store.get(key)
+        if found and found.value == value:
+            return True
         before = Compare(key, found.mod_revision if found else 0, "mod")
-        result = await self._txn([self._header_unchanged, before], [Put(key, encode(spent))])
+        result = await self._txn([before, *compares], [Put(key, value)])
         if not result.succeeded and (why := self.leadership.over(result.current[0])):
             raise Deposed(why)
+        return result.succeeded
 
     async def confirm(self) -> None:
         """Raises Deposed where this leadership is over."""
@@ -188,6 +200,7 @@ class Publisher:
                 Delete(self.keys.assignments, prefix=True),
                 Delete(self.keys.evictions, prefix=True),
                 Delete(self.keys.successes, prefix=True),
+                Delete(self.keys.targets),
                 *self._data(queues=succeeded),
                 Delete(self.keys.round),
                 Delete(self.leadership.key),

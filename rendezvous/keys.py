@@ -3,6 +3,7 @@
 /elastic-run/<job>/leader                        leased: the elected master
 /elastic-run/<job>/nodes/<node>                  leased: one registered node, written by that node only
 /elastic-run/<job>/round                         the header of the current round, which alone publishes it
+/elastic-run/<job>/targets                       how many nodes the job wants, of each role, and why
 /elastic-run/<job>/listening                     leased: the number of the round whose rank 0 listens for the others
 /elastic-run/<job>/assignments/<prefix>/<node>   what the header's round gives to each node
 /elastic-run/<job>/assignments/<prefix>/peers/<number>  where the round's workers are, if their framework asks
@@ -32,6 +33,7 @@ class Keys:
         self.leader = f"{self.root}leader"
         self.nodes = f"{self.root}nodes/"
         self.round = f"{self.root}round"
+        self.targets = f"{self.root}targets"
         self.listening = f"{self.root}listening"
         self.assignments = f"{self.root}assignments/"
         self.successes = f"{self.root}successes/"

@@ -14,7 +14,7 @@ from elastic_run.launcher.cluster.managed_nodes import Wish, wanted
 from elastic_run.master.machine import effects, events
 from elastic_run.master.machine.controller import Controller, Terms
 from elastic_run.master.machine.memory import Memory
-from elastic_run.master.machine.targets import Target
+from elastic_run.master.machine.targets import Targets
 from elastic_run.master.nodes.node_manager import NodeManager
 from elastic_run.rendezvous.header import Header
 from elastic_run.rendezvous.keys import Keys
@@ -110,7 +110,6 @@ class Job:
         await asyncio.sleep(max(0.0, self.wants.at + self._times.master - self._loop.time()))
         self.story.asked = self._loop.time() if self.story.asked is None else self.story.asked
         self._new_run()
-        self._aim()
         managing = asyncio.create_task(self._manager.run(), name=f"node manager of {self.wants.name}")
         over = asyncio.create_task(self._over.wait())
         try:
@@ -187,7 +186,6 @@ class Job:
         self._apply(self._controller.on(events.Look(), self._loop.time()))
 
     def _apply(self, found: tuple[effects.Effect, ...]) -> None:
-        aims = False
         for effect in found:
             match effect:
                 case effects.Publish():
@@ -200,8 +198,8 @@ class Job:
                     self._end()
                 case effects.Say(line):
                     self._say(f"{self._loop.time():9.2f} {self.wants.name}: {line}")
-                case Target():
-                    aims = True
+                case Targets():
+                    self._loop.call_later(2 * self._times.store, self._aim, effect)
                 case (
                     effects.Watch()
                     | effects.Unwatch()
@@ -212,12 +210,12 @@ class Job:
                     pass
                 case _:
                     raise AssertionError(f"{effect!r} does not come in these jobs")
-        if aims:
-            self._aim()
 
-    def _aim(self) -> None:
+    def _aim(self, targets: Targets) -> None:
+        """The watch of the key tells the node manager."""
         least, most = self._policy.usable_minimum, self._policy.usable(self._policy.max_nodes)
-        self._manager.want(wanted(self._controller.status(self._loop.time()), {"": (least, most)}, Wish()))
+        if found := wanted(targets, {"": (least, most)}, Wish()):
+            self._manager.want(found)
 
     def _publish(self, effect: effects.Publish) -> None:
         self._publishing = False

@@ -1,7 +1,8 @@
 """The nodes that a master's process starts, replaces and stops itself (`elastic-run master --platform=kubernetes`).
 
-The job's master says how many nodes the job wants (`master/machine/targets.py`), whichever process it is in; the node
-manager here brings a platform up to that (`master/nodes/`). What a node runs is the command that joins the job.
+The job's master writes how many nodes the job wants (`master/machine/targets.py`), whichever process it is in; the node
+manager here watches that, and brings a platform up to it (`master/nodes/`). What a node runs is the command that joins
+the job.
 """
 
 import asyncio
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ...elastic_agent.machine import plan
 from ...elastic_agent.master_process import MasterProcess, MasterSetup
+from ...master.machine.targets import Targets, read_targets
 from ...master.nodes.node_manager import NodeManager, Wanted
 from ...master.nodes.platform import PlatformRefused
 from ...master.nodes.reconcile import Demand
@@ -19,8 +21,11 @@ from ...rendezvous.base.cancel import cancel
 from ...rendezvous.base.errors import StoreError
 from ...rendezvous.base.frozen import dataclass, field
 from ...rendezvous.host.trace_file import Trace
+from ...rendezvous.keys import Keys
 from ...rendezvous.reasons import JobOver
-from ...rendezvous.store.contract import Store
+from ...rendezvous.store.contract import Health, KeyValue, Store
+from ...rendezvous.store.waits import Waits
+from ...rendezvous.wire.values import Malformed
 from ..settings import Options
 
 if TYPE_CHECKING:
@@ -110,25 +115,25 @@ NO_PACKAGE = "Kubernetes needs the Python package of that name: pip install 'ela
 
 
 async def managed(
-    start: Start, manager: NodeManager, wish: Wish, observe: Callable[[Status], None] = lambda status: None
+    start: Start, manager: NodeManager, wish: Wish, observe: Callable[[Status], None] | None = None
 ) -> tuple[int, str]:
     """Has `manager` carry out the job's targets until the job is over, or cannot have its minimum any more.
 
     A run that ends because all its nodes were told to go is followed by another: their places were taken, or the user
-    has suspended the job. `observe` is told of the job's status all the time.
+    has suspended the job. `observe` is told of the job's status all the time, for a person.
     """
     spans = spans_of(start.options)
-    newest: Status | None = None
+    seen: Targets | None = None
 
-    def aim() -> None:
-        manager.want(wanted(newest, spans, wish))
+    def aim(found: Targets | None = None) -> None:
+        nonlocal seen
+        seen = found or seen
+        if want := wanted(seen, spans, wish):
+            manager.want(want)
 
-    def on_status(status: Status) -> None:
-        nonlocal newest
-        newest = status
-        aim()
-        observe(status)
-
+    start.say("nodes are started when the job's master has written how many it wants")
+    manager.doubt = lambda: doubt(start.store.health)
+    watching = asyncio.create_task(watch_targets(start.store, Keys(start.options.job_id), spans, start.say, aim))
     managing = asyncio.create_task(manager.run(), name="node manager")
     cancelled = asyncio.create_task(wish.until(lambda: wish.cancelled), name="cancelled")
     finished = asyncio.create_task(_after(manager.finished, FINISHED_SECONDS), name="finished")
@@ -136,15 +141,15 @@ async def managed(
     leading: asyncio.Task[tuple[int, str]] | None = None
     try:
         while True:
-            newest = None
             aim()
             await wish.until(lambda: wish.cancelled or not wish.suspended)
-            master = MasterProcess(start.setup, start.store, start.say, start.trace, on_status)
+            master = MasterProcess(start.setup, start.store, start.say, start.trace, observe)
             leading = asyncio.create_task(master.run(), name="master")
-            ends = {managing, leading, manager.hopeless, cancelled, finished}
+            ends = {managing, watching, leading, manager.hopeless, cancelled, finished}
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-            if managing.done():
-                managing.result()  # it never ends by itself: raises what went wrong
+            for each in (managing, watching):
+                if each.done():
+                    each.result()  # it never ends by itself: raises what went wrong
             if leading.done() and master.end is not None and master.end.state == "preempted" and not wish.cancelled:
                 start.say("all nodes were told to leave; the job continues when other nodes have started")
                 continue
@@ -159,15 +164,15 @@ async def managed(
             why = CANCELLED if cancelled.done() else f"it cannot have its nodes: {manager.hopeless.result()}"
             # What ends by itself stays, with its log; what the platform stops goes.
             leaving: Collection[str] = ()
-            if newest and newest.round:
+            if master.known:
                 with contextlib.suppress(StoreError, TimeoutError):
                     async with asyncio.timeout(LEAVE_SECONDS):
-                        leaving = await master.ask_to_leave(newest.round, why)
+                        leaving = await master.ask_to_leave(master.known.number, why)
             await manager.drain(start.options.shutdown_timeout + LEAVE_SECONDS if leaving else 0.0, leaving)
             return plan.FAILED, why
     finally:
         wish.heard = lambda: None
-        await cancel(managing, cancelled, finished, *([leading] if leading else []))
+        await cancel(managing, watching, cancelled, finished, *([leading] if leading else []))
 
 
 async def _after(reason: "asyncio.Future[str]", seconds: float) -> str:
@@ -182,12 +187,36 @@ def spans_of(options: Options) -> Spans:
     return roles or {"": (options.policy.usable_minimum, options.policy.usable(options.nodes.maximum))}
 
 
-def wanted(status: Status | None, spans: Spans, wish: Wish) -> Wanted:
-    """What the job wants, as its master says and its user allows (pure). `status`: None before the first word of it."""
-    targets = {each.role: each for each in status.targets} if status else {}
+async def watch_targets(store: Store, keys: Keys, spans: Spans, say: Say, heard: Callable[[Targets], None]) -> None:
+    """Has `heard` know what the job's leader has written, whoever leads, until cancelled. Raises StoreRefused."""
+
+    async def hear_value(item: KeyValue | None) -> bool:
+        try:
+            if item:
+                heard(read_targets(item.value, tuple(spans)))
+        except Malformed as error:
+            say(f"ignored: {keys.targets} ({error}): does another version lead the job? What was written before holds")
+        return False
+
+    waits = Waits(say, asyncio.get_running_loop().time)
+    await waits.follow_key("how many nodes the job wants", store, keys.targets, hear_value)
+
+
+def doubt(health: Health) -> str:
+    """Why the job may want nobody any more, whatever its leader had written; empty where it says so now (pure)."""
+    return "" if health.reachable else f"the job may be over, for the store does not answer ({health.detail})"
+
+
+def wanted(seen: Targets | None, spans: Spans, wish: Wish) -> Wanted | None:
+    """What the job wants, as its leader has written and its user allows (pure); None before the first word of it."""
+    if seen is None and not wish.suspended:
+        return None
     demands: list[Demand] = []
-    for role, (least, most) in spans.items():
-        count = targets[role].count if role in targets else most
-        count = 0 if wish.suspended else min(count, wish.scale.get(role, count))
+    for number, (role, (least, most)) in enumerate(spans.items()):
+        count = seen.wanted[number].count if seen and not wish.suspended else 0
+        count = min(count, wish.scale.get(role, most), most)
         demands.append(Demand(role, count, min(count, least)))
-    return Wanted(tuple(demands), over=any(isinstance(each.reason, JobOver) for each in targets.values()))
+    ends = {each.reason.outcome for each in (seen or Targets()).wanted if isinstance(each.reason, JobOver)}
+    # A job whose nodes were all told to go is not over; while its user has suspended it, nothing follows that run.
+    over = bool(ends) and not (wish.suspended and ends == {"preempted"})
+    return Wanted(tuple(demands), over)

@@ -47,7 +47,7 @@ from .mismatches import Mismatches
 from .publication import Publication
 from .round_state import RoundState
 from .standstill import RoundNodes, Standstill
-from .targets import Target, targets
+from .targets import Targets, targets
 from .training_time import TrainingTime, since
 
 
@@ -105,7 +105,7 @@ class Controller:
         self._publication = Publication(run, terms.policy.recovery_timeout)
         self._said = ""
         self._standstill = Standstill(terms.on_hang, terms.on_straggler, now, roles=bool(terms.policy.roles))
-        self._targets: tuple[Target, ...] = ()
+        self._targets = Targets()
         self._training = TrainingTime()
         self._next: tuple[Reason, float | None] = (NoChange(), None)  # what it waits for, and until when
 
@@ -178,7 +178,7 @@ class Controller:
             next=waits_for,
             deadline=None if until is None else max(0.0, until - now),
             in_place=header is not None and header.in_place,
-            targets=self._targets,
+            targets=self._targets.wanted,
             world_size=header.world_size if header and header.state == "open" else 0,
             nodes=tuple(Node.of(member, each) if member else Node.lost(each) for each, member in found),
             standbys=tuple(Node.of(seen.member) for seen in sorted(others, key=lambda seen: seen.order)),
@@ -334,7 +334,6 @@ class Controller:
             case "leading":
                 until = self._await_returns()  # before the walk: those that are given up are no members any more
                 found = survey(self._membership.seen, self.round.current, self._terms.policy)
-                self._aim(finishing=found.finishing)
                 refusal = self._mismatches.refuse_next(self._membership.seen)
                 self._effects += refusal
                 if not any(isinstance(each, effects.Refuse) for each in refusal):
@@ -348,12 +347,11 @@ class Controller:
                 self._do(ending.see_off(self._membership.seen, until, self._now))
 
     def _aim(self, *, finishing: bool) -> None:
-        """Tells of each target that has changed."""
+        """Has the targets written where they have changed."""
         ended = self.header.state if self.header and self.header.final else None
-        found = targets(self.round.current, self._terms.policy, finishing=finishing, ended=ended)
-        for target in found:
-            if target not in self._targets:
-                self._do(target)
+        found = Targets(targets(self.round.current, self._terms.policy, finishing=finishing, ended=ended))
+        if found != self._targets:
+            self._do(found)
         self._targets = found
 
     def _decide(self, found: Survey, until: float | None) -> None:
@@ -375,6 +373,7 @@ class Controller:
                 self._say_once("" if isinstance(reason, AwaitingReports) else str(reason))  # it is over in a moment
                 if self.round.running and (spent := self._training.unkept(self.round.number, self._now)):
                     self._do(spent)  # first, for the wait may be long
+                self._aim(finishing=found.finishing)
                 self._do(effects.Wait(until))
             case _:
                 self._publish(decision, reason)

@@ -1,4 +1,4 @@
-"""What the controller has its master do (`controller.py`). A `SplitUntil` is to be kept for the next master."""
+"""What the controller has its master do (`controller.py`). A `SplitUntil` is to be kept, `Targets` to be written."""
 
 from typing import Literal
 
@@ -11,7 +11,7 @@ from ...rendezvous.time_split import SplitUntil
 from ...rendezvous.wire.fields import Name
 from ..diagnosis.findings import Finding
 from ..diagnosis.requests import Condemned, Replacement, Suspected
-from .targets import Target
+from .targets import Targets
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,10 +160,10 @@ class Wait:
     until: float | None
 
 
-AtOnce = Say | Watch | Unwatch | Listen | Unlisten | FirstEvidence | Target | Examine | Condemn | Replace | Note
+AtOnce = Say | Watch | Unwatch | Listen | Unlisten | FirstEvidence | Examine | Condemn | Replace | Note
 """What takes no time."""
 
-TakesTime = Refuse | Confirm | ReadSuccesses | Abandon | Publish | SplitUntil | CleanUp | Wait
+TakesTime = Refuse | Confirm | ReadSuccesses | Abandon | Publish | SplitUntil | Targets | CleanUp | Wait
 """What the store, or an event, is waited for: only `Look` has these, and is to be told again after them."""
 
 Effect = AtOnce | TakesTime

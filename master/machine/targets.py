@@ -1,16 +1,20 @@
 """How many nodes the job wants, and why (pure): what a person with machines, or a node manager, brings it up to.
 
 A target is a wish and no condition: the job trains with any number between its minimum and its maximum. Nodes beyond a
-target would only wait as standbys.
+target would only wait as standbys. The leader writes them to a key when they change, and the node manager watches it.
 """
 
 from collections import Counter
+from collections.abc import Sequence
+from typing import Annotated
 
 from ...rendezvous.base.frozen import dataclass
 from ...rendezvous.header import HeaderState
 from ...rendezvous.reasons import Finishing, JobOver, KeepsItsSize, MayHave, TargetReason
+from ...rendezvous.roles import MAX_ROLES
 from ...rendezvous.round import Policy, Round
 from ...rendezvous.wire.fields import Name, Number
+from ...rendezvous.wire.values import Count, Malformed, decode, encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +29,21 @@ class Target:
     role: Name
     count: Number
     reason: TargetReason
+
+
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """All of a job's, as they lie in the store: one, or one for each role in the declared order."""
+
+    wanted: Annotated[tuple[Target, ...], Count(MAX_ROLES)] = ()
+
+
+def read_targets(value: bytes, roles: Sequence[str]) -> Targets:
+    """What the key holds. Raises Malformed also for fields of a later version: they may restrict what machines cost."""
+    found = decode(Targets, value)
+    if encode(found) != value or [each.role for each in found.wanted] != list(roles):
+        raise Malformed(f"Targets: fields that this version does not know, or other roles than {list(roles)}")
+    return found
 
 
 def targets(current: Round, policy: Policy, *, finishing: bool, ended: HeaderState | None = None) -> tuple[Target, ...]:

@@ -60,6 +60,7 @@ class NodeManager:
         limits: how often replicas that end are followed by others.
         looked: is told of each plan and the replicas that it was made of; a refusal of the platform's is a note of it.
         patience: seconds that a replica waits for a place before those beyond the minimum are withdrawn.
+        doubt: why the job may not want any more what it has wanted last, so that nothing is started; empty: it does.
 
     Attributes:
         hopeless: resolves once the job cannot have its minimum any more, with the reason in words.
@@ -72,6 +73,7 @@ class NodeManager:
     limits: Limits = field(default_factory=Limits)
     looked: Callable[[Plan, Sequence[Replica]], None] = lambda plan, replicas: None
     patience: float = PATIENCE
+    doubt: Callable[[], str] = lambda: ""
     _following: "asyncio.Task[None] | None" = None
     _wanted: Wanted | None = None
     _replicas: Sequence[Replica] | None = None
@@ -192,6 +194,10 @@ class NodeManager:
             self.hopeless.set_result(f"{plan.hopeless.replica}: {plan.hopeless.reason}")
         if plan.finished and not self.finished.done():
             self.finished.set_result(f"{plan.finished.replica}: {plan.finished.reason}")
+        doubt = self.doubt() if plan.start else ""
+        self._tell("doubt", f"no node is started: {doubt}" if doubt else "", "doubt" if doubt else "")
+        if doubt:
+            self._refusals = replace(self._refusals, until=max(self._refusals.until, self.now() + PAUSES[0]))
         starts = plan.start if self.now() >= self._refusals.until else ()
         if plan.start and not starts:
             self._look_again(self._refusals.until)

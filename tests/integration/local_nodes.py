@@ -21,7 +21,10 @@ from elastic_run.launcher.cluster.managed_nodes import Say, Start, Wish, managed
 from elastic_run.launcher.settings import Options, join_words
 from elastic_run.master.nodes.node_manager import NodeManager
 from elastic_run.master.nodes.platform import Observer
-from elastic_run.master.nodes.replica import Exited, Launch, Replica
+from elastic_run.master.nodes.replica import Exited, Launch, Replica, Unschedulable
+
+PLACES = "LOCAL_NODES_PLACES"
+"""The variable that says how many nodes have a place."""
 
 
 @dataclass(slots=True)
@@ -39,34 +42,46 @@ class LocalPlatform:
     Args:
         job: its id, which is part of the replicas' names.
         words: what runs a node, after the interpreter.
+        places: so many may run at once; the others wait.
     """
 
-    def __init__(self, job: str, words: list[str]) -> None:
+    def __init__(self, job: str, words: list[str], places: int) -> None:
         self._job = job
         self._words = words
+        self._places = places
         self._now = asyncio.get_running_loop().time
         self._nodes: dict[str, Node] = {}
+        self._waiting: dict[str, Replica] = {}
+        self._placed: set[str] = set()
         self._changed = asyncio.Event()
 
     async def follow(self, observe: Observer) -> None:
         while True:
             self._changed.clear()
-            observe([each.replica for each in self._nodes.values()])
+            observe([*(each.replica for each in self._nodes.values()), *self._waiting.values()])
             await self._changed.wait()
 
     async def start(self, launch: Launch) -> None:
         name = f"{self._job}-{launch.index}-{launch.attempt}"
-        if name in self._nodes:
+        if name in self._nodes or name in self._waiting:
             return
-        words = ["-m", "elastic_run", f"--node-name={name}", *self._words]
-        process = await asyncio.create_subprocess_exec(sys.executable, *words, start_new_session=True)
+        print(f"platform: starts {name}", flush=True)
         role, index, attempt, counted = launch.role, launch.index, launch.attempt, launch.counted
         replica = Replica(name, role, index, attempt, counted, "running", self._now(), raised=launch.raised)
+        if len(self._placed) >= self._places:
+            self._waiting[name] = replace(replica, state="pending", pending=Unschedulable("all places are taken"))
+            self._changed.set()
+            return
+        self._placed.add(name)
+        words = ["-m", "elastic_run", f"--node-name={name}", *self._words]
+        process = await asyncio.create_subprocess_exec(sys.executable, *words, start_new_session=True)
         node = self._nodes[name] = Node(replica, process)
         node.task = asyncio.create_task(self._reap(node))
         self._changed.set()
 
     async def stop(self, name: str) -> None:
+        print(f"platform: stops {name}", flush=True)
+        self._waiting.pop(name, None)
         node = self._nodes.get(name)
         if node is None or node.process.returncode is not None:
             self._nodes.pop(name, None)
@@ -77,6 +92,7 @@ class LocalPlatform:
 
     async def _reap(self, node: Node) -> None:
         code = await node.process.wait()
+        self._placed.discard(node.replica.name)
         if node.replica.stopping:
             del self._nodes[node.replica.name]
         else:
@@ -113,7 +129,8 @@ class Cluster:
 
     async def lead(self, start: Start, endpoints: str) -> tuple[int, str]:
         """Until the job is over."""
-        platform = LocalPlatform(start.options.job_id, join_words(start.options, endpoints))
+        places = int(os.environ.get(PLACES, "1000"))
+        platform = LocalPlatform(start.options.job_id, join_words(start.options, endpoints), places)
         try:
             return await managed(start, NodeManager(platform, start.say, asyncio.get_running_loop().time), Wish())
         finally:

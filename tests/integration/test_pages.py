@@ -407,7 +407,6 @@ PYTHON: Mapping[str, Run | str] = {
     ),
     "observe: import json": "tests/unit/rendezvous/host/test_trace_file.py runs it on two traces",
     'simulator: "etcd_lose_data": "",                                    # schedule.py, VERBS': "simulator's code",
-    "simulator: def test_a_worker_is_frozen_for_a_moment(job: Job) -> None:": "a test, which tests/faults/ would run",
     "tensorflow: import elastic_run": Run(
         "import os\nos.environ['TF_USE_LEGACY_KERAS'] = '1'\nimport numpy\nimport tensorflow as tf\n\n"
         "strategy = tf.distribute.MultiWorkerMirroredStrategy()\n\n\n"

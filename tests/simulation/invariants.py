@@ -206,6 +206,15 @@ class Checker:
         return self._world.now - self._published[-1].at if self._published else 0.0
 
     @property
+    def finishing(self) -> bool:
+        """A worker has ended with success."""
+        return any(worker.ended and worker.ended[0] == 0 for worker in self._world.workers)
+
+    def noticed(self, owner: str) -> bool:
+        """That process was told to end."""
+        return owner in self._noticed
+
+    @property
     def headers(self) -> Sequence[Header]:
         """All that were published."""
         return [each.header for each in self._published]
@@ -309,6 +318,8 @@ class Checker:
         """A watch tells each change once, and in order. `last` is the revision that it has told before."""
         revision = events[0].kv.mod_revision
         self.on_heard(owner, (event.kv.mod_revision for event in events if event.kv.key == self._keys.round))
+        if key == self._keys.targets:
+            self.targets.on_told(owner, events)
         due: tuple[int, list[tuple[str, str]]] | None = None
         for number, changes in reversed(self._history):
             if number <= last:
@@ -329,8 +340,7 @@ class Checker:
         published = self._published[-1]
         if self.calm and published.header is self.last_header and published.header.number == group.workers[0].round:
             has = Counter(each.role if self.roles else "" for each in published.assignments.values())
-            over = any(worker.ended and worker.ended[0] == 0 for worker in self._world.workers)
-            self.targets.on_running(self._leader, has, finishing=over)
+            self.targets.on_running(has)
 
     def led(self, owner: str, since: float) -> bool:
         """That agent's master has led the job at some moment since then."""
@@ -469,6 +479,8 @@ class Checker:
                 self._on_assignment(key, event, written)
             elif key.startswith((keys.ledgers, keys.queues)):
                 self.books.on_ledger(key, event)
+            elif key == keys.targets:
+                self.targets.on_written(event)
         if keys.leader in written:
             self._on_leader(written[keys.leader], client, written)
         if keys.round in written:
@@ -485,7 +497,7 @@ class Checker:
         keys = self._keys
         deposes = keys.leader in written and written[keys.leader].kind == "delete"  # which leaves a mark of that
         for key, event in written.items():
-            masters = key == keys.round or key.startswith(keys.assignments)
+            masters = key in (keys.round, keys.targets) or key.startswith(keys.assignments)
             masters = masters or key.startswith((keys.ledgers, keys.queues))
             masters = masters or key.startswith(keys.evictions if event.kind == "put" else keys.successes)
             if deposes and key == keys.eviction(self._leads):
@@ -1330,7 +1342,7 @@ class Checker:
             return
         newest = self._published[-1] if self._published else None
         if self.calm and newest and newest.header.final and newest.writer == end.owner:
-            self.targets.on_end(end.owner)
+            self.targets.on_end()
         noticed = end.owner in self._noticed
         born = min((life.born for life in self._lives.values() if life.owner == end.owner), default=0.0)
         if self._world.is_master(end.owner):
@@ -1399,6 +1411,7 @@ class Checker:
 
     def when_quiet(self) -> None:
         """After the faults have stopped, a job with enough nodes trains, or has ended."""
+        self.targets.when_quiet()
         able = [
             owner
             for owner in self._world.agents

@@ -28,6 +28,7 @@ from elastic_run.elastic_agent.workers.started_worker import WorkerSpec
 from elastic_run.master.data.ledger import Answer, Position, Request
 from elastic_run.master.data.ledger_service import Ledgers
 from elastic_run.master.machine.controller import Terms
+from elastic_run.rendezvous.base.cancel import cancel
 from elastic_run.rendezvous.base.errors import RendezvousError
 from elastic_run.rendezvous.keys import Keys
 from elastic_run.rendezvous.member import Fingerprint
@@ -49,7 +50,6 @@ from .script import Group, Script, Worker
 from .services import Crew, SimulatedServices
 from .services import declared as declared_services
 from .stayers import ProcessGroup, Stayers
-from .targets import Told
 
 SOCKET = (0.00002, 0.0002)
 """Seconds that a word takes between a worker and its agent."""
@@ -293,7 +293,6 @@ class World:
             store,
             Reporter(self, owner),
             SimulatedMachine(self, machine, owner, self.kernel.listen),
-            Told(self.checker.targets, owner),
         )
         result = await agent.run()
         return result.code, result.reason
@@ -310,9 +309,12 @@ class World:
             signals=node.workers.signals,
         )
         say = Reporter(self, owner).say
-        told = Told(self.checker.targets, owner)
         listen = cast(Callable[[str], socket.socket], lambda bind: self.kernel.listen())
-        return await MasterProcess(setup, store, say, told, listen=listen).run()
+        managing = asyncio.create_task(self.checker.targets.manage(store, self.keys, machine, owner, say))
+        try:
+            return await MasterProcess(setup, store, say, listen=listen).run()
+        finally:
+            await cancel(managing)
 
     async def _live(
         self, machine: str, owner: str, script: str, lives: Callable[..., Awaitable[tuple[int, str]]]
@@ -321,7 +323,7 @@ class World:
         store = EtcdStore(client, now=asyncio.get_running_loop().time)
         try:
             await store.status()  # as the launcher does
-            witnessed = Witnessed(store, self.checker, owner, self.keys.round)
+            witnessed = Witnessed(store, self.checker, owner, self.keys)
             code, reason = await lives(witnessed, machine, owner, script)
         except RendezvousError as error:
             code, reason = plan.STORE_LOST, f"{type(error).__name__}: {error}"
@@ -778,13 +780,13 @@ class World:
 
 
 class Witnessed:
-    """A store whose reads of the header, and the news of whose watches, the checker sees; all else passes."""
+    """A store whose reads of the header and the targets, and whose news, the checker sees; all else passes."""
 
-    def __init__(self, store: EtcdStore, checker: Checker, owner: str, header: str) -> None:
+    def __init__(self, store: EtcdStore, checker: Checker, owner: str, keys: Keys) -> None:
         self._store = store
         self._checker = checker
         self._owner = owner
-        self._header = header
+        self._header, self._targets = keys.round, keys.targets
 
     def __getattr__(self, name: str) -> Any:  # Any: whatever the store has
         return getattr(self._store, name)
@@ -799,6 +801,8 @@ class Witnessed:
         listing = await self._store.list(prefix, keys_only=keys_only)
         if prefix == self._header:
             self._checker.on_heard(self._owner, (item.mod_revision for item in listing.items))
+        if prefix == self._targets:
+            self._checker.targets.on_told(self._owner, [Event("put", item) for item in listing.items])
         return listing
 
     def watch(self, key: str, from_revision: int, *, prefix: bool = False) -> "Watched":

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 
 from elastic_run.master import takeover
+from elastic_run.master.machine.targets import Target, Targets
 from elastic_run.master.publish import Publisher
 from elastic_run.rendezvous import election
 from elastic_run.rendezvous.base.errors import Deposed
@@ -13,10 +14,11 @@ from elastic_run.rendezvous.keys import Keys
 from elastic_run.rendezvous.member import Fingerprint, Member
 from elastic_run.rendezvous.node_reasons import LeaseExpired
 from elastic_run.rendezvous.ranks import assign
-from elastic_run.rendezvous.reasons import AllJoined
-from elastic_run.rendezvous.store.contract import Compare, Delete, Operation, Put, TxnResult
+from elastic_run.rendezvous.reasons import AllJoined, KeepsItsSize
+from elastic_run.rendezvous.store.contract import Compare, Delete, KeyValue, Operation, Put, TxnResult
 from elastic_run.rendezvous.store.memory_store import MemoryStore
 from elastic_run.rendezvous.time_split import Category, Split, SplitUntil
+from elastic_run.rendezvous.wire.values import decode
 
 KEYS = Keys("job")
 FINGERPRINT = Fingerprint("train.py", (), "1:2", "1", "0")
@@ -92,7 +94,7 @@ async def test_a_job_that_has_succeeded_leaves_no_key(store: RecordingStore, pub
     assert await opens(publisher)
     await publisher.evict(KEYS.node("a"), 0, "life", EVICTION)
     assert await store.get(KEYS.eviction("life"))
-    said = (KEYS.success("life"), KEYS.ledger("data"), KEYS.queue("data"))
+    said = (KEYS.success("life"), KEYS.ledger("data"), KEYS.queue("data"), KEYS.targets)
     await store.txn((), [Put(key, b"") for key in said])
     await publisher.clean_up(succeeded=True)
     assert (await store.list(KEYS.root)).items == ()
@@ -113,3 +115,60 @@ async def test_what_the_time_went_into_is_kept_for_the_next_master_and_goes_with
     await store.revoke(publisher.lease)
     with pytest.raises(Deposed):
         await publisher.keep_time(publisher.prefix(2), SplitUntil(2, "productive", Split()))
+
+
+def wants(count: int) -> Targets:
+    return Targets((Target("", count, KeepsItsSize()),))
+
+
+async def test_targets_are_written_when_they_are_others_than_the_key_holds(
+    store: RecordingStore, publisher: Publisher
+) -> None:
+    async def writes(count: int) -> int:
+        await publisher.put_targets(wants(count))
+        found = await store.get(KEYS.targets)
+        assert found and decode(Targets, found.value) == wants(count)
+        return found.mod_revision
+
+    first = await writes(3)
+    assert await writes(3) == first, "an earlier leader's, or an attempt's whose answer was lost"
+    assert await writes(4) > first
+    late = Compare(KEYS.targets, first, "mod")  # an attempt to replace the first one
+    assert not (await store.txn([publisher.leadership.fence, late], [Put(KEYS.targets, b"")])).succeeded
+    await store.txn([], [Put(KEYS.targets, b"a hand's")])
+    await writes(4)
+    await store.txn([], [Delete(KEYS.targets)])
+    await writes(4)
+
+
+async def test_targets_are_written_also_where_another_attempt_is_faster(publisher: Publisher) -> None:
+    class Overtaken(MemoryStore):
+        overtakes = 2
+
+        async def get(self, key: str) -> KeyValue | None:
+            found = await super().get(key)
+            if self.overtakes:
+                self.overtakes -= 1
+                await super().txn([], [Put(key, b"%d" % self.overtakes)])
+            return found
+
+    store = Overtaken()
+    await store.txn([], [Put(KEYS.leader, b"")])
+    held = await store.get(KEYS.leader)
+    assert held
+    publisher.store, publisher.leadership = store, election.Leadership(KEYS.leader, held.create_revision)
+    await publisher.put_targets(wants(3))
+    written = await store.get(KEYS.targets)
+    assert written and decode(Targets, written.value) == wants(3)
+
+
+async def test_a_deposed_master_changes_no_target(store: RecordingStore, publisher: Publisher) -> None:
+    await publisher.put_targets(wants(3))
+    await election.resign(store, publisher.leadership)
+    with pytest.raises(Deposed, match="its lease expired"):
+        await publisher.put_targets(wants(4))
+    assert await election.campaign(store, KEYS, Leader("b", "other", ""), await store.grant(60))
+    with pytest.raises(Deposed, match="another master leads"):
+        await publisher.put_targets(wants(4))
+    found = await store.get(KEYS.targets)
+    assert found and decode(Targets, found.value) == wants(3)

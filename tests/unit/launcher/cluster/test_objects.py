@@ -10,8 +10,10 @@ from elastic_run.launcher.cluster import request as job
 from elastic_run.launcher.cluster.command import main
 from elastic_run.launcher.cluster.managed_nodes import Wish, wanted
 from elastic_run.launcher.errors import UsageError
+from elastic_run.master.machine.targets import Target, Targets
 from elastic_run.master.nodes.kubernetes import elastic_job, objects, pods, store
 from elastic_run.master.nodes.kubernetes.objects import BadRequest, Control, Request
+from elastic_run.master.nodes.node_manager import Wanted
 from elastic_run.master.nodes.reconcile import Demand
 from elastic_run.master.nodes.replica import (
     CannotStart,
@@ -26,6 +28,7 @@ from elastic_run.master.nodes.replica import (
     Submitted,
     Unschedulable,
 )
+from elastic_run.rendezvous.reasons import JobOver, MayHave
 from tests.doubles.pod_security import CASES, pod_with, violations
 
 OWNER = {"apiVersion": "batch/v1", "kind": "Job", "name": "night", "uid": "1"}
@@ -395,10 +398,32 @@ def test_what_the_user_wants_is_read_as_it_was_written() -> None:
 
 def test_the_users_wish_is_within_what_the_job_wants() -> None:
     spans = {"": (2, 8)}
-    assert wanted(None, spans, Wish()).demands == (Demand("", 8, 2),)
-    assert wanted(None, spans, Wish({"": 3})).demands == (Demand("", 3, 2),)
-    assert wanted(None, spans, Wish({"": 100})).demands == (Demand("", 8, 2),)
-    assert wanted(None, spans, Wish(suspended=True)).demands == (Demand("", 0, 0),)
+
+    def demanded(count: int, wish: Wish) -> Demand:
+        found = wanted(Targets((Target("", count, MayHave("", 2, count)),)), spans, wish)
+        assert found and not found.over
+        return found.demands[0]
+
+    assert demanded(6, Wish()) == Demand("", 6, 2)
+    assert demanded(6, Wish({"": 3})) == Demand("", 3, 2)
+    assert demanded(100, Wish({"": 100})) == Demand("", 8, 2), "no more than the job may have, whoever wrote that"
+    assert demanded(6, Wish(suspended=True)) == Demand("", 0, 0)
+
+
+def test_before_anybody_has_written_what_the_job_wants_only_its_user_decides() -> None:
+    assert wanted(None, {"": (2, 8)}, Wish({"": 3})) is None, "as many as it may have may be too many"
+    assert wanted(None, {"": (2, 8)}, Wish(suspended=True)) == Wanted((Demand("", 0, 0),))
+
+
+@pytest.mark.parametrize(
+    ("outcome", "suspended", "over"),
+    [("preempted", True, False), ("preempted", False, True), ("succeeded", True, True)],
+)
+def test_what_is_left_of_a_run_is_stopped_only_where_its_user_has_suspended_the_job(
+    outcome: str, suspended: bool, over: bool
+) -> None:
+    ended = Targets((Target("", 0, JobOver(outcome)),))
+    assert wanted(ended, {"": (2, 8)}, Wish(suspended=suspended)) == Wanted((Demand("", 0, 0),), over)
 
 
 def submit(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:

@@ -12,6 +12,7 @@ from elastic_run.master.history import Begin, History, replay
 from elastic_run.master.machine import effects, events
 from elastic_run.master.machine.controller import Controller, Terms
 from elastic_run.master.machine.memory import Memory
+from elastic_run.master.machine.targets import Targets
 from elastic_run.rendezvous.keys import Keys
 from elastic_run.rendezvous.member import Exit, Fingerprint, Member, Report, State
 from elastic_run.rendezvous.node_reasons import ProcessGone
@@ -174,8 +175,9 @@ def effect_words(effect: effects.Effect) -> str:
             return f"say: {line}"
         case effects.Watch(_, order, incarnation, address, proof):
             return f"watch {incarnation} (order {order}) at {address}{f': {proof}' if proof else ''}"
-        case effects.Target(role, count, reason):
-            return f"wants {count} nodes{f' as {role}' if role else ''}: {reason}"
+        case Targets(wanted):
+            each = (f"{one.count} nodes{f' as {one.role}' if one.role else ''}: {one.reason}" for one in wanted)
+            return f"write that it wants {', '.join(each)}"
         case effects.Examine(round, nodes):
             return f"examine round {round}: {', '.join(f'{each.incarnation} at {each.address}' for each in nodes)}"
         case effects.Condemn(node, condemned):
@@ -258,8 +260,7 @@ def test_a_history_is_decided_again_in_the_same_way(tmp_path: Path) -> None:
 def test_a_replay_tells_where_it_decides_otherwise(tmp_path: Path) -> None:
     lines = history(tmp_path).read_bytes().splitlines()
     other = [line.replace(b'"min_nodes":2', b'"min_nodes":1', 1) for line in lines]
-    differences = [found for found in replay(other) if '"kind":"Target"' not in found.recorded[0]]
-    (difference,) = differences
+    (difference,) = replay(other)
     assert '"what":"suspend"' in difference.recorded[-1] and '"what":"open"' in difference.now[-1]
     assert b'"kind":"Look"' in lines[difference.line - 1]
 

@@ -1,16 +1,17 @@
-"""How many nodes a job wants."""
+"""How many nodes a job wants, and what may be read of that."""
 
 import dataclasses
 
 import pytest
 
-from elastic_run.master.machine.targets import Target
+from elastic_run.master.machine.targets import Target, Targets, read_targets
 from elastic_run.master.machine.targets import targets as targets_of
 from elastic_run.rendezvous.header import HeaderState
 from elastic_run.rendezvous.member import Exit, Fingerprint, Member, Report
 from elastic_run.rendezvous.reasons import Finishing, JobOver, KeepsItsSize, MayHave
-from elastic_run.rendezvous.roles import Role
+from elastic_run.rendezvous.roles import MAX_ROLES, Role
 from elastic_run.rendezvous.round import NodeWorkers, Policy, Round, Seen, survey
+from elastic_run.rendezvous.wire.values import Malformed, encode
 
 POLICY = Policy(min_nodes=2, max_nodes=8)
 ROLES = (Role("ps", 1, 1, counts=False), Role("worker", 2, 4), Role("evaluator", 0, 1, counts=False))
@@ -83,3 +84,34 @@ def test_a_job_that_has_ended_wants_no_nodes() -> None:
     found = targets((seen("a"),), running("a", "b"), POLICY, "failed")
     assert found == (Target("", 0, JobOver("failed")),)
     assert str(found[0].reason) == "the job has ended: failed"
+
+
+WRITTEN = encode(Targets(targets((), Round(0, (), False, 0.0), WITH_ROLES)))
+
+
+def test_what_is_written_is_read_for_the_roles_of_the_job() -> None:
+    assert encode(read_targets(WRITTEN, ("ps", "worker", "evaluator"))) == WRITTEN
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        (b"4", "expected an object"),
+        (b"", "not JSON"),
+        (b"{}", "fields that this version does not know"),
+        (WRITTEN.replace(b'"count":4', b'"count":4,"machine":"large"'), "fields that this version does not know"),
+        (WRITTEN.replace(b'"count":4', b'"count":-1'), r"\.wanted\[1\]\.count: a number from 0"),
+        (WRITTEN.replace(b"MayHave", b"MayBorrow"), "the code 'MayBorrow' is not one of"),
+        (WRITTEN.replace(b'"worker"', b'"writer"'), "or other roles than .*worker"),
+        (encode(Targets((Target("", 1, KeepsItsSize()),) * (MAX_ROLES + 1))), "33 items, and at most 32"),
+    ],
+)
+def test_what_this_version_does_not_write_is_refused_in_words(value: bytes, why: str) -> None:
+    with pytest.raises(Malformed, match=why):
+        read_targets(value, ("ps", "worker", "evaluator"))
+
+
+def test_the_targets_of_the_most_roles_fit_a_value_of_any_store() -> None:
+    name = "x" * 253
+    widest = Targets((Target(name, (1 << 53) - 1, MayHave(name, (1 << 53) - 1, (1 << 53) - 1)),) * MAX_ROLES)
+    assert len(encode(widest)) < 25_000
