@@ -13,7 +13,6 @@ import re
 import signal
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import cast
 
 from ...adapters.contract import Lifetime, Service
 from ...rendezvous.wire.fields import signal_name
@@ -23,7 +22,7 @@ from ..processes.guard import Guardian
 from ..processes.guardian import service_tag
 from ..zygotes.seed import Limits, shimmed, tagged
 from .failure import advice, last_line
-from .streams import TAIL_BYTES, keep_tail
+from .streams import TAIL_BYTES, Printed
 from .worker_ending import KILL_SECONDS
 from .worker_starter import StartFailed
 
@@ -34,65 +33,41 @@ GRACE_SECONDS = 2.0
 """Between SIGTERM and SIGKILL for a service whose workers had time to end, too."""
 
 
-DRAIN_SECONDS = 0.5
-"""For what one that has ended left in its pipes, where somebody else holds them."""
-
-
-class ServiceStream(asyncio.Protocol):
-    """What one stream of a service prints, and where that goes.
+class ReadyLines(Lines):
+    """The way for a service's stdout: a line that is READY is heard and not shown, all else goes on.
 
     Args:
         lines: takes what is shown, as the lines of workers.
-        read: is called when something was read.
-        ready: is called for a line that is READY, with the words after its colon; the line is not shown. None: there is
-            none on this stream.
+        ready: is called for a line that is READY, with the words after its colon.
     """
 
-    def __init__(self, lines: Lines, read: Callable[[], None], ready: Callable[[str], None] | None) -> None:
+    def __init__(self, lines: Lines, ready: Callable[[str], None]) -> None:
         self._lines = lines
-        self._read = read
         self._ready = ready
         self._begun = b""  # of a line that may become READY
         self._shows = False  # the beginning of the current line is shown already
-        self.tail = bytearray()
-        self.lost = asyncio.Event()
-        self.transport: asyncio.ReadTransport | None = None
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast(asyncio.ReadTransport, transport)
-
-    def data_received(self, data: bytes) -> None:
-        if self._ready is not None:
-            data = self._without_ready(self._begun + data, self._ready)
-        keep_tail(self.tail, data)
-        self._lines.feed(data)
-        self._read()
-
-    def _without_ready(self, data: bytes, ready: Callable[[str], None]) -> bytes:
-        shown: list[bytes] = []
-        for part in re.findall(rb"[^\n]*\n|[^\n]+", data):
+    def feed(self, data: bytes) -> None:
+        parts, self._begun = re.findall(rb"[^\n]*\n|[^\n]+", self._begun + data), b""
+        for part in parts:
             ends = part.endswith(b"\n")
             word, _, words = part.strip().partition(b":")
             if not self._shows and ends and word == READY and (not words or words.startswith(b" ")):
-                ready(words.decode(errors="replace").strip())
+                self._ready(words.decode(errors="replace").strip())
             elif not self._shows and not ends and _may_be_ready(part):
                 self._begun = part
-                return b"".join(shown)
             else:
-                shown.append(part)
+                self._lines.feed(part)
                 self._shows = not ends
-        self._begun = b""
-        return b"".join(shown)
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._lines.feed(self._begun)
+    def end_line(self) -> None:
+        begun, self._begun = self._begun, b""
+        self._lines.feed(begun)
         self._lines.end_line()
-        self._lines.close()
-        self.lost.set()
 
     def close(self) -> None:
-        if self.transport is not None:
-            self.transport.close()
+        self.end_line()
+        self._lines.close()
 
 
 def _may_be_ready(part: bytes) -> bool:
@@ -101,20 +76,26 @@ def _may_be_ready(part: bytes) -> bool:
 
 
 class _Running:
-    """One service that was started."""
+    """One service that was started; `open_lines` gives the way for each of its streams."""
 
-    def __init__(self, service: Service, popen: "subprocess.Popen[bytes]") -> None:
+    def __init__(
+        self, service: Service, popen: "subprocess.Popen[bytes]", open_lines: Callable[[str, StreamName], Lines]
+    ) -> None:
+        assert popen.stdout is not None
+        assert popen.stderr is not None
         self.service = service
         self.popen = popen
         self.pidfd = os.pidfd_open(popen.pid)
         self.ready = asyncio.Event()  # or it has ended
         self.said = ""  # after READY
         self.ended = asyncio.Event()
-        self.outputs: tuple[ServiceStream, ...] = ()
+        with popen.stdout as out, popen.stderr as err:
+            self.outputs = (
+                Printed(os.dup(out.fileno()), ReadyLines(open_lines(service.name, "stdout"), self._is_ready)),
+                Printed(os.dup(err.fileno()), open_lines(service.name, "stderr")),
+            )
         self.stdin: asyncio.WriteTransport | None = None
-        self.collected = False  # its pid may have a new owner
-        self.code: int | None = None  # once all is read that it has printed
-        self.telling: asyncio.Task[None] | None = None
+        self.code: int | None = None  # once it is collected: its pid may have a new owner
         self.stopped = False
 
     @property
@@ -124,7 +105,7 @@ class _Running:
         if code is None or code == 0 or self.stopped:
             return ""
         how = f"died by {signal_name(-code)} ({-code})" if code < 0 else f"exited with code {code}"
-        tail = last_line(bytes(self.outputs[1].tail)) if self.outputs else ""
+        tail = last_line(self.outputs[1].tail)
         return f"the service {self.service.name} (pid {self.popen.pid}) {how}{f': {tail}' if tail else ''}"
 
     @property
@@ -139,12 +120,12 @@ class _Running:
         else:
             self.ready.set()
 
-    def is_ready(self, said: str) -> None:
+    def _is_ready(self, said: str) -> None:
         self.said = said
         self.ready.set()
 
     def signal(self, number: int) -> None:
-        if not self.collected:
+        if self.code is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.popen.pid, number)
 
@@ -263,21 +244,13 @@ class Services:
         self._apart.add(popen.pid)
         self._sessions.add(popen.pid)
         self._guardian.watch(popen.pid)
-        made = _Running(service, popen)
+        made = _Running(service, popen, self._output.open_service)
         self._running.append(made)
         self._loop.add_reader(made.pidfd, self._look, made)
-        streams: tuple[tuple[StreamName, object, Callable[[str], None] | None], ...] = (
-            ("stdout", popen.stdout, made.is_ready),
-            ("stderr", popen.stderr, None),
-        )
-        look = self._backpressure.look
-        made.outputs = tuple(
-            ServiceStream(self._output.open_service(service.name, name), look, ready) for name, _, ready in streams
-        )
-        for output, (_, pipe, _) in zip(made.outputs, streams, strict=True):
-            await self._loop.connect_read_pipe(lambda output=output: output, pipe)
-        transport, _ = await self._loop.connect_write_pipe(asyncio.BaseProtocol, popen.stdin)
-        made.stdin = transport
+        if not self._backpressure.stopped:
+            for output in made.outputs:
+                output.listen(self._backpressure.look)
+        made.stdin, _ = await self._loop.connect_write_pipe(asyncio.BaseProtocol, popen.stdin)
 
     def _spawn(
         self, service: Service, python: Sequence[str], environment: Mapping[str, str]
@@ -295,16 +268,15 @@ class Services:
             raise StartFailed(f"cannot start the service {service.name}: {error}{advice(error)}") from error
 
     def _stop_reading(self) -> None:
-        for transport in self._open():
-            transport.pause_reading()
+        for output in self._open():
+            output.rest()
 
     def _read_again(self) -> None:
-        for transport in self._open():
-            transport.resume_reading()
+        for output in self._open():
+            output.listen(self._backpressure.look)
 
-    def _open(self) -> list[asyncio.ReadTransport]:
-        outputs = [output.transport for each in self._running for output in each.outputs]
-        return [transport for transport in outputs if transport is not None and not transport.is_closing()]
+    def _open(self) -> list[Printed]:
+        return [output for each in self._running for output in each.outputs if not output.closed]
 
     def _look(self, each: _Running) -> None:
         """Notes its end."""
@@ -312,18 +284,13 @@ class Services:
         if found is None:
             return
         code = found.si_status if found.si_code == os.CLD_EXITED else -found.si_status
-        each.collected = True
         each.popen.returncode = code  # it must not wait for this pid again, which may have a new owner
         self._apart.discard(each.popen.pid)  # what it leaves behind ends with the workers
         self._loop.remove_reader(each.pidfd)
         os.close(each.pidfd)
-        each.telling = asyncio.create_task(self._tell_end(each, code), name=f"end of service {each.service.name}")
-
-    async def _tell_end(self, each: _Running, code: int) -> None:
-        with contextlib.suppress(TimeoutError):  # a child of it may hold its pipes open
-            async with asyncio.timeout(DRAIN_SECONDS):
-                for output in each.outputs:
-                    await output.lost.wait()
+        for output in each.outputs:
+            output.drain()
+            output.lines.end_line()
         each.code = code
         if each.failure and each.ready.is_set():  # else who waits for it says that the round could not begin
             self._output.say(each.failure)
@@ -335,7 +302,7 @@ class Services:
         if not which:
             return
         for each in which:
-            each.stopped = each.stopped or not each.collected
+            each.stopped = each.stopped or each.code is None
             if grace:
                 each.signal(signal.SIGTERM)
         if grace:

@@ -3,7 +3,7 @@
 import pytest
 
 from elastic_run.elastic_agent.logs.output import Lines
-from elastic_run.elastic_agent.workers.services import ServiceStream
+from elastic_run.elastic_agent.workers.services import ReadyLines
 
 
 class Shown(Lines):
@@ -42,22 +42,16 @@ class Shown(Lines):
 )
 def test_a_line_that_says_ready_is_heard_and_not_shown(portions: tuple[bytes, ...], ready: int, shown: bytes) -> None:
     lines, heard = Shown(), list[None]()
-    stream = ServiceStream(lines, lambda: None, lambda _: heard.append(None))
+    stream = ReadyLines(lines, lambda _: heard.append(None))
     for portion in portions:
-        stream.data_received(portion)
-    stream.connection_lost(None)
+        stream.feed(portion)
+    stream.close()
     assert (len(heard), lines.data) == (ready, shown)
-
-
-def test_on_the_other_stream_all_is_shown_at_once() -> None:
-    lines = Shown()
-    ServiceStream(lines, lambda: None, None).data_received(b"ready\nrea")
-    assert lines.data == b"ready\nrea"
 
 
 def test_the_words_of_a_line_that_says_ready_are_heard() -> None:
     heard: list[str] = []
-    stream = ServiceStream(Shown(), lambda: None, heard.append)
+    stream = ReadyLines(Shown(), heard.append)
     for portion in (b"ready\nready: eth0 47", b"11 4712\nready: \n"):
-        stream.data_received(portion)
+        stream.feed(portion)
     assert heard == ["", "eth0 4711 4712", ""]
