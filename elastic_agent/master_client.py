@@ -7,7 +7,7 @@ way out is the same: find out who leads now, dial, ask again.
 import asyncio
 import contextlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from ..master.data.ledger import Answer, Request
 from ..master.data.ledger_service import PATIENCE, Ledgers
@@ -31,6 +31,8 @@ from .machine.node_state import KnownRound
 if TYPE_CHECKING:
     from ..rendezvous.rpc.client import Connection
     from .candidate import Candidate
+
+T = TypeVar("T")
 
 PAUSES = (0.02, 0.05, 0.1, 0.2, 0.5)
 """Seconds until the next attempt; the last is repeated."""
@@ -96,35 +98,21 @@ class Link:
             try:
                 if ledgers := self._here():
                     return await ledgers.answer(request, self._caller())
-                connection = await self._connected()
-                try:
-                    return await connection.ask(LEDGER, request, Answer, ASKING)
-                except RpcError:
-                    connection.hang_up()  # whoever leads now is to be found out anew
-                    raise
+                return await self._ask_master(LEDGER, request, Answer)
             except (Deposed, RpcError, OSError) as error:
                 self.trouble = str(error)
             await asyncio.sleep(next(pauses, PAUSES[-1]))
 
     async def status(self) -> Status:
         """The job's. Raises RpcError or OSError where nobody tells it now."""
-        connection = await self._connected()
-        try:
-            return await connection.ask(STATUS, Nothing(), Status, ASKING)
-        except RpcError:
-            connection.hang_up()
-            raise
+        return await self._ask_master(STATUS, Nothing(), Status)
 
     async def stepped(self, told: Stepped) -> None:
         """Tells how far rank 0 is; where nobody hears it now, the next word comes in a second."""
         if self._stepped(told):
             return
         with contextlib.suppress(RpcError, OSError):
-            connection = await self._connected()
-            try:
-                await connection.ask(STEPS, told, Nothing, ASKING)
-            except RpcError:
-                connection.hang_up()  # whoever leads now is to be found out anew
+            await self._ask_master(STEPS, told, Nothing)
 
     async def look(self, node: str, wanted: Look) -> NodeEvidence:
         """What the agent of a node sees of its workers.
@@ -154,6 +142,15 @@ class Link:
             await cancel(self._dialling)
         if self._connection:
             await self._connection.close()
+
+    async def _ask_master(self, method: str, request: object, answer: type[T]) -> T:
+        """Whoever leads the job, once. Raises RpcError, OSError, TooLong."""
+        connection = await self._connected()
+        try:
+            return await connection.ask(method, request, answer, ASKING)
+        except RpcError:
+            connection.hang_up()  # whoever leads now is to be found out anew
+            raise
 
     async def _connected(self) -> "Connection":
         """Raises ConnectionError."""
