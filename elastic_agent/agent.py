@@ -49,7 +49,6 @@ from .machine.node_events import (
 from .machine.node_state import NodeState
 from .machine.store_patience import store_gone
 from .master_client import Link
-from .node.farewell import farewell
 from .node.preemption import PreemptionSignals
 from .node.registration import NodeRegistration
 from .node.round_follower import RoundFollower
@@ -280,8 +279,7 @@ class Agent:
                     self.timeline.down(self._inbox.now())
                     self._trace.instant("leave", code=code, why=why)
                     with self._trace.span("farewell"):
-                        node, seconds = self._node, self._setup.terms.farewell_seconds
-                        await farewell(self._store, self._inbox, node, self._candidate, leading, self._output, seconds)
+                        await self._node.leave(self._candidate, leading, self._setup.terms.farewell_seconds)
                     return self.result(code, why, exits)
                 case _:
                     await self._carry_out(action)

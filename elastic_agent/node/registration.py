@@ -1,4 +1,4 @@
-"""This node's own key in the store: it registers, keeps its lease, reports, and registers again where it is lost.
+"""This node's own key in the store: it registers, keeps its lease, reports, registers again where it is lost, and goes.
 
 What the key means, and which transactions keep it right, is in `rendezvous/membership.py`; here is when they are made.
 """
@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, TypeVar
 
-from ...rendezvous import membership
+from ...rendezvous import election, membership
 from ...rendezvous.base.errors import (
     AlreadyOver,
     Compacted,
@@ -29,7 +29,7 @@ from ...rendezvous.membership import Registration
 from ...rendezvous.store.contract import Store
 from ...rendezvous.store.waits import Waits
 from ..agent_trace import Recorder
-from ..candidate import REFUSED_PAUSE
+from ..candidate import REFUSED_PAUSE, Candidate
 from ..inbox import Inbox
 from ..logs.output import Output
 from ..machine import plan
@@ -54,6 +54,9 @@ REGISTRATION = "this node's registration"
 REPORT = "this node's report"
 """What may wait for the store."""
 
+FAREWELL_SECONDS = 5.0
+"""That a node takes at most to tell the store that it goes; then its lease does it."""
+
 
 class NodeRegistration:
     """Registers this node, and keeps what the store holds about it equal to what `plan.report` says.
@@ -73,8 +76,6 @@ class NodeRegistration:
 
     Attributes:
         registered: set while the node is registered, as far as it knows.
-        unconfirmed: the lease under which it is about to register; 0 where it is not.
-        leaving: what happens to its key from here on is its own doing.
     """
 
     def __init__(
@@ -107,8 +108,8 @@ class NodeRegistration:
         self._lease_task: asyncio.Task[None] | None = None
         self._own_key_task: asyncio.Task[None] | None = None
         self.registered = asyncio.Event()
-        self.unconfirmed = 0
-        self.leaving = False
+        self._unconfirmed = 0  # the lease under which it is about to register
+        self._leaving = False  # what happens to its key from here on is its own doing
 
     async def wait(self) -> Registration:
         """The node's registration, as soon as there is one whose lease lives."""
@@ -129,8 +130,8 @@ class NodeRegistration:
             member = await self._next_life()
             if member is None:
                 return
-            registering = membership.register(self._store, self._keys, member, self.unconfirmed)
-            registration = await self._while_kept(self.unconfirmed, registering)
+            registering = membership.register(self._store, self._keys, member, self._unconfirmed)
+            registration = await self._while_kept(self._unconfirmed, registering)
         except (Refused, StoreUnavailable, LeaseLost, StoreRefused) as error:
             await self._not_registered(error, began)
             return
@@ -156,7 +157,7 @@ class NodeRegistration:
             why = "the run ended while this node was not a member, and the store no longer holds its result: see the "
             self._inbox.note(Orphaned(f"{why}logs of the other nodes"))
             return None
-        self.unconfirmed = await self._store.grant(setup.lease_ttl)
+        self._unconfirmed = await self._store.grant(setup.lease_ttl)
         incarnation = secrets.token_hex(8)
         ports, worker_ports = self._ports()
         await self._listener.greet_as(incarnation)
@@ -178,7 +179,7 @@ class NodeRegistration:
         )
 
     async def _not_registered(self, error: StoreError | Refused, began: float) -> None:
-        came, lease = self._inbox.state.key.came, self.unconfirmed
+        came, lease = self._inbox.state.key.came, self._unconfirmed
         if isinstance(error, Unreadable) and not self._inbox.state.known.own_run:
             raise error  # it comes to a job of another version
         if isinstance(error, StoreRefused) and not came:
@@ -187,7 +188,7 @@ class NodeRegistration:
             # A key that was written and not confirmed must not stay as somebody who never comes.
             with contextlib.suppress(StoreError):
                 await self._store.revoke(lease)
-            self.unconfirmed = 0
+            self._unconfirmed = 0
         if isinstance(error, AlreadyOver) and lease and came:
             return  # it may be its own run that has just succeeded: it looks again
         if isinstance(error, Refused):
@@ -201,7 +202,7 @@ class NodeRegistration:
         assert registration is not None, "a lease that has ended was somebody's"
         self._tasks.end(self._lease_task, self._own_key_task)
         try:
-            lease = self.unconfirmed = self.unconfirmed or await self._store.grant(self._setup.lease_ttl)
+            lease = self._unconfirmed = self._unconfirmed or await self._store.grant(self._setup.lease_ttl)
             if why := plan.replaced(self._look(), self._inbox.now()):
                 await self._give_up(registration, why)
                 return
@@ -223,7 +224,7 @@ class NodeRegistration:
         except (StoreUnavailable, LeaseLost, StoreRefused) as error:
             # Workers that run need no store until membership changes.
             if isinstance(error, LeaseLost):
-                self.unconfirmed = 0
+                self._unconfirmed = 0
             await self._try_later(REGISTRATION, error, began)
             return
         self._trace.registered()
@@ -232,7 +233,7 @@ class NodeRegistration:
 
     async def report(self) -> None:
         """Keeps the store's report about this node equal to what `plan.report` says."""
-        while not self.leaving:
+        while not self._leaving:
             heard = self._inbox.count
             state = self._look()
             registration = state.key.registration if state.key.registered else None
@@ -258,18 +259,43 @@ class NodeRegistration:
             self._trace.reported(wanted.state, begun)
             self._inbox.post(ReportWritten(updated, wanted))
 
-    async def deregister(self) -> None:
-        """Takes the node's key out of the store, and tells the master by that. Raises StoreError."""
-        if registration := self._inbox.state.key.registration:
-            await membership.deregister(self._store, registration)
+    async def leave(self, candidate: Candidate, leading: asyncio.Task[None], close_seconds: float) -> None:
+        """Takes this node out of the store; whatever does not work within the deadline its lease does.
 
-    async def revoke(self) -> None:
-        """Gives back the node's leases, also that under which it was about to register. Raises StoreError."""
-        if self._lease_task:
-            self._lease_task.cancel()
+        A master resigns before its node goes, so that the others need not wait for its lease. Where the job is over, it
+        stays until the others have gone and the job's keys are removed.
+
+        Args:
+            leading: the task that campaigns, and is the master while elected.
+            close_seconds: that a master of a job that is over waits for the other nodes.
+        """
         registration = self._inbox.state.key.registration
-        for lease in filter(None, (registration.lease if registration else 0, self.unconfirmed)):
-            await self._store.revoke(lease)
+        if registration is None:
+            if self._unconfirmed:  # told to go while it registered: its key may be there, and somebody wait for it
+                with contextlib.suppress(TimeoutError, StoreError):
+                    async with asyncio.timeout(FAREWELL_SECONDS):
+                        await self._store.revoke(self._unconfirmed)
+            return
+        self._leaving = True
+        over = self._inbox.state.known.over or candidate.cleaning_up
+        try:
+            async with asyncio.timeout(FAREWELL_SECONDS):
+                leadership = candidate.leadership
+                if not over and leadership:
+                    leading.cancel()
+                    await asyncio.wait({leading})
+                    await election.resign(self._store, leadership)
+                await membership.deregister(self._store, registration)
+            if over and candidate.leadership:
+                async with asyncio.timeout(close_seconds + FAREWELL_SECONDS):
+                    await asyncio.wait({leading})
+            async with asyncio.timeout(FAREWELL_SECONDS):
+                self._tasks.end(self._lease_task)
+                for lease in filter(None, (registration.lease, self._unconfirmed)):
+                    await self._store.revoke(lease)
+        except (TimeoutError, StoreError) as error:
+            words = str(error) or f"no answer within {FAREWELL_SECONDS:g} s"
+            self._reporter.say(f"this node could not deregister ({words}); its lease expires by itself")
 
     async def _try_later(self, what: str, error: StoreError, began: float) -> None:
         self._waits.failed(what, error, began)
@@ -292,7 +318,7 @@ class NodeRegistration:
 
     async def _give_up(self, registration: Registration, why: str) -> None:
         """The registration whose lease has ended is not taken up again."""
-        lease, self.unconfirmed = self.unconfirmed, 0
+        lease, self._unconfirmed = self._unconfirmed, 0
         self._lose(registration, why)
         if lease:
             with contextlib.suppress(StoreError):
@@ -301,7 +327,7 @@ class NodeRegistration:
     def _is_registered(self, event: KeyWritten | KeyResumed) -> None:
         registration = event.registration
         self._inbox.note(event)
-        self.unconfirmed = 0
+        self._unconfirmed = 0
         self._waits.done(REGISTRATION)
         self._lease_task = self._tasks.begin(self._keep_lease(registration), "lease")
         self._own_key_task = self._tasks.begin(self._watch_own_key(registration), "own key")
@@ -364,4 +390,4 @@ class NodeRegistration:
     def _is_current(self, registration: Registration) -> bool:
         """It is what the node goes by, and its key is not gone because the node takes it away."""
         current = self._inbox.state.key.registration
-        return current is not None and current.revision == registration.revision and not self.leaving
+        return current is not None and current.revision == registration.revision and not self._leaving

@@ -1243,7 +1243,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "lease-unused: nobody renews a lease while the write that first uses it takes long",
         Edit(
             "elastic_agent/node/registration.py::NodeRegistration.register",
-            "self._while_kept(self.unconfirmed, registering)",
+            "self._while_kept(self._unconfirmed, registering)",
             "registering",
         ),
         "one member of the store may fail",
