@@ -6,6 +6,8 @@ import time
 
 from elastic_run.elastic_agent.diagnosis.running import Running
 from elastic_run.elastic_agent.diagnosis.watch import PERIOD, ProgressWatch
+from elastic_run.elastic_agent.inbox import Inbox
+from elastic_run.elastic_agent.machine.node_state import NodeSettings
 
 WORKERS, LOOKS = 8, 400
 THREADS = 64
@@ -46,11 +48,8 @@ def _seconds(pids: list[int], timeout: float) -> float:
         timeout,
         lambda: running,
         lambda _: 0,
-        lambda: None,
-        lambda: None,
-        lambda: None,
+        Inbox(NodeSettings(), lambda: float(next(clock))),
         lambda _: None,
-        lambda: float(next(clock)),
         print,
     )
     for _ in range(100):

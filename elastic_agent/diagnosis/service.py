@@ -13,7 +13,6 @@ from ...master.diagnosis.requests import Condemned, Done, Look, Replacement
 from ...rendezvous.rpc.envelope import Caller
 from ...rendezvous.rpc.server import Method, Methods
 from ..inbox import Inbox
-from ..machine.node_events import MachineStrained, WorkersMove, WorkerStalled
 from ..setup import Setup
 from .running import Running
 from .stacks import MISSING, py_spy
@@ -63,11 +62,8 @@ class Diagnosis:
             setup.hang_timeout,
             workers,
             steps,
-            lambda: inbox.post(WorkerStalled()),
-            lambda: inbox.post(MachineStrained()),
-            self._resumes,
+            inbox,
             lambda near: self._looks.look_ahead(near),
-            inbox.now,
             say,
         )
 
@@ -133,10 +129,6 @@ class Diagnosis:
     def replace(self, replacement: Replacement) -> Done:
         """Has this node leave, where its workers are still those of the round."""
         return Done(replacement.round == self._inbox.state.workers.round and self._leave(replacement.why))
-
-    def _resumes(self) -> None:
-        if self._inbox.state.machine.stalled:
-            self._inbox.post(WorkersMove())
 
 
 def _printed(each: Running) -> Worker:

@@ -7,6 +7,8 @@ says so in its report, and the master has all nodes looked at closely.
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
+from ..inbox import Inbox
+from ..machine.node_events import MachineStrained, WorkersMove, WorkerStalled
 from .activity import Activity, Quiet, Sample
 from .running import Running
 
@@ -30,11 +32,8 @@ class ProgressWatch:
         timeout: seconds for which a worker may be quiet.
         workers: those of this node.
         steps: how often the worker of a rank has told its agent that it comes on.
-        stalls: is called when one of them is a suspect.
-        strains: is called when this node comes near a limit.
-        resumes: is called while none of them has been quiet for too long.
+        inbox: hears of suspects, of workers that come on again, and of a node that comes near a limit.
         nears: takes those that are suspects by the next look, or have just become some.
-        now: the agent's clock, seconds.
         say: prints one line for a person.
     """
 
@@ -43,23 +42,17 @@ class ProgressWatch:
         timeout: float,
         workers: Callable[[], Sequence[Running]],
         steps: Callable[[int], int],
-        stalls: Callable[[], object],
-        strains: Callable[[], object],
-        resumes: Callable[[], object],
+        inbox: Inbox,
         nears: Callable[[Sequence[Running]], object],
-        now: Callable[[], float],
         say: Callable[[str], None],
     ) -> None:
         self._timeout = timeout
         self._period = min(PERIOD, timeout / 4)
         self._workers = workers
         self._steps = steps
-        self._stalls = stalls
-        self._strains = strains
-        self._resumes = resumes
+        self._inbox = inbox
         self._nears = nears
         self._near = False
-        self._now = now
         self._say = say
         self._looks = 0
         self._activities: dict[tuple[int, int], Activity] = {}  # by local rank and pid
@@ -103,7 +96,7 @@ class ProgressWatch:
             children = kernel.child_cpu(each.pid) if due and activity.quiet >= CHILDREN * self._timeout else None
             suspect = activity.observe(
                 Sample(
-                    self._now(),
+                    self._inbox.now(),
                     used.cpu + used.ready,
                     each.output,
                     children,
@@ -124,11 +117,13 @@ class ProgressWatch:
             }
             before, self._near = self._near, is_near(list(living.values()))
             if self._near and not before:
-                self._strains()
+                self._inbox.post(MachineStrained())
         if suspicious:
-            self._stalls()
-        elif not any(each.quiet >= each.allowed for each in self._activities.values()):
-            self._resumes()
+            self._inbox.post(WorkerStalled())
+        elif self._inbox.state.machine.stalled and not any(
+            each.quiet >= each.allowed for each in self._activities.values()
+        ):
+            self._inbox.post(WorkersMove())
         if near:
             self._nears(near)
 

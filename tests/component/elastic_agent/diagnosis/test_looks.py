@@ -3,7 +3,7 @@
 import asyncio
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
@@ -12,6 +12,8 @@ from elastic_run.elastic_agent.diagnosis.looks import LOOKS, Looks
 from elastic_run.elastic_agent.diagnosis.running import Running
 from elastic_run.elastic_agent.diagnosis.stacks import Stack, Stacks
 from elastic_run.elastic_agent.diagnosis.watch import ProgressWatch
+from elastic_run.elastic_agent.inbox import Inbox
+from elastic_run.elastic_agent.machine.node_state import NodeSettings
 from elastic_run.elastic_agent.processes.threads import Threads
 from elastic_run.master.diagnosis.evidence import Blocked, Frame, Socket
 
@@ -160,35 +162,23 @@ async def test_a_look_ahead_that_is_old_or_at_another_ranks_worker_is_not_used(
 async def test_a_watch_asks_for_the_first_look_one_period_before_a_worker_is_a_suspect(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    clock, told = iter(range(100)), list[str]()
+    now, told = 0.0, list[str]()
     monkeypatch.setattr(kernel, "used", stands_still)
     monkeypatch.setattr(kernel, "child_cpu", no_children)
-    found = ProgressWatch(
-        10.0,
-        lambda: [ME],
-        lambda _: 0,
-        lambda: told.append("stalls"),
-        lambda: None,
-        lambda: None,
-        lambda workers: told.append(f"nears {len(workers)}"),
-        lambda: float(next(clock)),
-        print,
-    )
-    for _ in range(9):
+    inbox = Inbox(NodeSettings(), lambda: now)
+
+    def nears(workers: Sequence[Running]) -> None:
+        told.append(f"nears {len(workers)}, stalled {inbox.state.machine.stalled}")
+
+    found = ProgressWatch(10.0, lambda: [ME], lambda _: 0, inbox, nears, print)
+    for now in range(17):
         found.look()
-    assert not told
-    found.look()
-    assert told == ["nears 1"]
-    found.look()
-    assert told == ["nears 1", "stalls", "nears 1"]
-    for _ in range(6):
-        found.look()
-    assert told == ["nears 1", "stalls", "nears 1"]
+        expected = ["nears 1, stalled 0"] * (now >= 9) + ["nears 1, stalled 1"] * (now >= 10)
+        assert told == expected
 
 
 def watch_of(look: Callable[[], list[Running]], say: Callable[[str], None]) -> ProgressWatch:
-    none = lambda: None  # noqa: E731
-    return ProgressWatch(0.04, look, lambda _: 0, none, none, none, lambda _: None, lambda: 0.0, say)
+    return ProgressWatch(0.04, look, lambda _: 0, Inbox(NodeSettings(), lambda: 0.0), lambda _: None, say)
 
 
 async def test_a_watch_that_fails_says_so_once_and_ends_nobody() -> None:
