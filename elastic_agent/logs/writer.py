@@ -64,6 +64,7 @@ class File:
 
     def write(self, data: bytes) -> OSError | None:
         """Append all of `data`; returns the first error of this file's life, and counts what is lost."""
+        rest = memoryview(data)
         try:
             if self._descriptor < 0:
                 # Not to wait: a worker may have put a named pipe there.
@@ -72,21 +73,19 @@ class File:
                 self.size = os.fstat(self._descriptor).st_size
             if self._missing:
                 self._note()
-            self._append(data)
-        except _Partly as partly:
-            self._missing += partly.left
-            return self._once(partly.error)
+            while rest:
+                rest = self._append(rest)
         except OSError as error:
-            self._missing += len(data)
-            return self._once(error)
+            self._missing += len(rest)
+            told, self._told = self._told, True
+            return None if told else error
         return None
 
     def _note(self) -> None:
         """Says how many bytes are missing; raises OSError where not even that can be written."""
-        try:
-            self._append(f"\n[elastic-run] {self._missing} bytes are missing here\n".encode())
-        except _Partly as partly:
-            raise partly.error from None
+        rest = memoryview(f"\n[elastic-run] {self._missing} bytes are missing here\n".encode())
+        while rest:
+            rest = self._append(rest)
         self._missing = 0
 
     def read(self, start: int, stop: int) -> bytes:
@@ -116,28 +115,11 @@ class File:
             self._descriptor = -1
         return self._missing
 
-    def _append(self, data: bytes) -> None:
-        view = memoryview(data)
-        while view:
-            try:
-                written = os.write(self._descriptor, view)
-            except OSError as error:
-                raise _Partly(error, len(view)) from error
-            self.size += written
-            view = view[written:]
-
-    def _once(self, error: OSError) -> OSError | None:
-        told, self._told = self._told, True
-        return None if told else error
-
-
-class _Partly(Exception):
-    """Some of the bytes were written before `error`; `left` were not."""
-
-    def __init__(self, error: OSError, left: int) -> None:
-        super().__init__(str(error))
-        self.error = error
-        self.left = left
+    def _append(self, data: memoryview) -> memoryview:
+        """Some of `data`; what is left of it."""
+        written = os.write(self._descriptor, data)
+        self.size += written
+        return data[written:]
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
