@@ -63,12 +63,5 @@ class RealMachine:
         workers = Workers(
             tag=tag, output=self._output, guardian=guardian, seed=seed, limits=self._limits, alone=self._alone
         )
-        services = Services(
-            tag=tag,
-            output=self._output,
-            guardian=guardian,
-            apart=workers.apart,
-            limits=self._limits,
-            changed=changed,
-        )
+        services = Services(tag, self._output, guardian, workers.apart, self._limits, changed)
         return workers, guardian, services

@@ -19,6 +19,7 @@ from ..master.status import Status
 from ..rendezvous import failure_detector
 from ..rendezvous.base.cancel import cancel
 from ..rendezvous.base.errors import Deposed, StoreError
+from ..rendezvous.base.frozen import dataclass
 from ..rendezvous.header import Leader
 from ..rendezvous.keys import Keys
 from ..rendezvous.member import Member
@@ -51,6 +52,7 @@ ASKING = PATIENCE + 1.0
 """Seconds for one answer: a master that lives says within PATIENCE why there is none yet."""
 
 
+@dataclass(eq=False, repr=False)
 class Link:
     """Asks whoever leads the job.
 
@@ -66,23 +68,15 @@ class Link:
         trouble: why the last attempt came to nothing, in words.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        keys: Keys,
-        here: Callable[[], Ledgers | None],
-        caller: Callable[[], Caller],
-        security: Security = Security(),  # noqa: B008  a frozen value
-        stepped: Callable[[Stepped], bool] = lambda _: False,
-        known: Callable[[], KnownRound] = KnownRound,
-    ) -> None:
-        self._store = store
-        self._keys = keys
-        self._here = here
-        self._stepped = stepped
-        self._known = known
-        self._caller = caller
-        self._security = security
+    _store: Store
+    _keys: Keys
+    _here: Callable[[], Ledgers | None]
+    _caller: Callable[[], Caller]
+    _security: Security = Security()
+    _stepped: Callable[[Stepped], bool] = lambda _: False
+    _known: Callable[[], KnownRound] = KnownRound
+
+    def __post_init__(self) -> None:
         self._connection: Connection | None = None
         self._dialling: asyncio.Task[Connection | str] | None = None
         self.trouble = ""

@@ -3,7 +3,6 @@
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 
 from ...master.diagnosis.evidence import (
     MAX_LINES,
@@ -22,6 +21,7 @@ from ...master.diagnosis.frames import script_frames
 from ...master.diagnosis.limits import NEAR
 from ...master.diagnosis.places import waits_for_process
 from ...rendezvous.base.cancel import cancel
+from ...rendezvous.base.frozen import dataclass, replace
 from ...rendezvous.base.tasks import Tasks
 from ..processes.threads import T, Threads
 from . import kernel
@@ -214,6 +214,7 @@ class Looks:
             return None
 
 
+@dataclass(eq=False, repr=False)
 class _Looking:
     """The looks at one worker: those of a diagnosis that has begun at `begun`, with so many stacks at most.
 
@@ -221,25 +222,18 @@ class _Looking:
         blocks: something that is read of it does, so that its connections are not known.
     """
 
-    def __init__(
-        self,
-        worker: Running,
-        begun: float,
-        sockets: Mapping[int, Socket],
-        most: int,
-        stacks: Stacks,
-        threads: Threads,
-    ) -> None:
-        self.worker = worker
+    worker: Running
+    begun: float
+    sockets: Mapping[int, Socket]
+    _most: int
+    _stacks: Stacks
+    _threads: Threads
+
+    def __post_init__(self) -> None:
         self.tasks: dict[int, asyncio.Task[tuple[Stack, tuple[ThreadState, ...]]]] = {}  # by the number of the snapshot
-        self.begun = begun
-        self.sockets = sockets
-        self._most = most
-        self._stacks = stacks
-        self._threads = threads
         self._snapshots: list[Snapshot] = []
         self.blocks = False
-        self._throttled = kernel.throttled(worker.pid)
+        self._throttled = kernel.throttled(self.worker.pid)
 
     async def take(self, worker: Running, *, always: bool) -> None:
         """One more; its stack too, where that is wanted `always` or the worker computes."""

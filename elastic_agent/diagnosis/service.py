@@ -2,7 +2,6 @@
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,7 @@ from ...master.diagnosis.evidence import MAX_TAIL, NodeEvidence, Worker
 from ...master.diagnosis.examination import CONDEMN, EVIDENCE, REPLACE
 from ...master.diagnosis.findings import MAX_FINDINGS, Finding
 from ...master.diagnosis.requests import Condemned, Done, Look, Replacement
+from ...rendezvous.base.frozen import dataclass, replace
 from ...rendezvous.rpc.envelope import Caller
 from ...rendezvous.rpc.server import Method, Methods
 from ..inbox import Inbox
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .looks import Looks
 
 
+@dataclass(eq=False, repr=False)
 class Diagnosis:
     """Of one agent.
 
@@ -39,32 +40,25 @@ class Diagnosis:
         findings: the newest of this agent's own master; none while another agent leads the job.
     """
 
-    def __init__(
-        self,
-        setup: Setup,
-        inbox: Inbox,
-        workers: Callable[[], Sequence[Running]],
-        steps: Callable[[int], int],
-        condemn: Callable[[int, str], bool],
-        leave: Callable[[str], bool],
-        say: Callable[[str], None],
-        diagnosed: Callable[[Finding], None],
-    ) -> None:
-        self._setup = setup
-        self._inbox = inbox
-        self._workers = workers
-        self._condemn = condemn
-        self._leave = leave
-        self._diagnosed = diagnosed
+    _setup: Setup
+    _inbox: Inbox
+    _workers: Callable[[], Sequence[Running]]
+    _steps: Callable[[int], int]
+    _condemn: Callable[[int, str], bool]
+    _leave: Callable[[str], bool]
+    _say: Callable[[str], None]
+    _diagnosed: Callable[[Finding], None]
+
+    def __post_init__(self) -> None:
         self.findings: deque[Finding] = deque(maxlen=MAX_FINDINGS)
-        self._program, self._say = py_spy(), say
+        self._program = py_spy()
         self._watch = ProgressWatch(
-            setup.hang_timeout,
-            workers,
-            steps,
-            inbox,
+            self._setup.hang_timeout,
+            self._workers,
+            self._steps,
+            self._inbox,
             lambda near: self._looks.look_ahead(near),
-            say,
+            self._say,
         )
 
     @cached_property

@@ -7,6 +7,7 @@ says so in its report, and the master has all nodes looked at closely.
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
+from ...rendezvous.base.frozen import dataclass
 from ..inbox import Inbox
 from ..machine.node_events import MachineStrained, WorkersMove, WorkerStalled
 from .activity import Activity, Quiet, Sample
@@ -25,6 +26,7 @@ CHILDREN_EVERY = 5
 """Looks, of which one is at the children, too."""
 
 
+@dataclass(eq=False, repr=False)
 class ProgressWatch:
     """Runs as long as the agent does.
 
@@ -37,23 +39,16 @@ class ProgressWatch:
         say: prints one line for a person.
     """
 
-    def __init__(
-        self,
-        timeout: float,
-        workers: Callable[[], Sequence[Running]],
-        steps: Callable[[int], int],
-        inbox: Inbox,
-        nears: Callable[[Sequence[Running]], object],
-        say: Callable[[str], None],
-    ) -> None:
-        self._timeout = timeout
-        self._period = min(PERIOD, timeout / 4)
-        self._workers = workers
-        self._steps = steps
-        self._inbox = inbox
-        self._nears = nears
+    _timeout: float
+    _workers: Callable[[], Sequence[Running]]
+    _steps: Callable[[int], int]
+    _inbox: Inbox
+    _nears: Callable[[Sequence[Running]], object]
+    _say: Callable[[str], None]
+
+    def __post_init__(self) -> None:
+        self._period = min(PERIOD, self._timeout / 4)
         self._near = False
-        self._say = say
         self._looks = 0
         self._activities: dict[tuple[int, int], Activity] = {}  # by local rank and pid
         self._on_accelerators: set[tuple[int, int]] = set()

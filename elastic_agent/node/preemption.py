@@ -4,6 +4,7 @@ import asyncio
 import signal
 from collections.abc import Iterable
 
+from ...rendezvous.base.frozen import dataclass
 from ..agent_trace import Recorder
 from ..inbox import Inbox
 from ..logs.output import Output
@@ -17,6 +18,7 @@ def heed_no_more(signals: Iterable[signal.Signals]) -> None:
         asyncio.get_running_loop().add_signal_handler(number, lambda: None)
 
 
+@dataclass(eq=False, repr=False)
 class PreemptionSignals:
     """Takes the signals while the agent runs.
 
@@ -27,17 +29,12 @@ class PreemptionSignals:
         trace: where they are recorded.
     """
 
-    def __init__(
-        self,
-        setup: Setup,
-        inbox: Inbox,
-        reporter: Output,
-        trace: Recorder,
-    ) -> None:
-        self._setup = setup
-        self._inbox = inbox
-        self._reporter = reporter
-        self._trace = trace
+    _setup: Setup
+    _inbox: Inbox
+    _reporter: Output
+    _trace: Recorder
+
+    def __post_init__(self) -> None:
         self._loop = asyncio.get_running_loop()
 
     def open(self) -> None:

@@ -21,6 +21,7 @@ from ...rendezvous.base.errors import (
     StoreUnavailable,
     Unreadable,
 )
+from ...rendezvous.base.frozen import dataclass
 from ...rendezvous.base.tasks import Tasks
 from ...rendezvous.failure_detector import AgentListener
 from ...rendezvous.keys import Keys
@@ -58,6 +59,7 @@ FAREWELL_SECONDS = 5.0
 """That a node takes at most to tell the store that it goes; then its lease does it."""
 
 
+@dataclass(eq=False, repr=False)
 class NodeRegistration:
     """Registers this node, and keeps what the store holds about it equal to what `plan.report` says.
 
@@ -78,33 +80,20 @@ class NodeRegistration:
         registered: set while the node is registered, as far as it knows.
     """
 
-    def __init__(
-        self,
-        setup: Setup,
-        store: Store,
-        keys: Keys,
-        inbox: Inbox,
-        reporter: Output,
-        waits: Waits,
-        trace: Recorder,
-        tasks: Tasks,
-        listener: AgentListener,
-        rounds: RoundFollower,
-        ports: Callable[[], tuple[tuple[int, ...], tuple[int, ...]]],
-        look: Callable[[], NodeState],
-    ) -> None:
-        self._setup = setup
-        self._store = store
-        self._keys = keys
-        self._inbox = inbox
-        self._reporter = reporter
-        self._waits = waits
-        self._trace = trace
-        self._tasks = tasks
-        self._listener = listener
-        self._rounds = rounds
-        self._ports = ports
-        self._look = look
+    _setup: Setup
+    _store: Store
+    _keys: Keys
+    _inbox: Inbox
+    _reporter: Output
+    _waits: Waits
+    _trace: Recorder
+    _tasks: Tasks
+    _listener: AgentListener
+    _rounds: RoundFollower
+    _ports: Callable[[], tuple[tuple[int, ...], tuple[int, ...]]]
+    _look: Callable[[], NodeState]
+
+    def __post_init__(self) -> None:
         self._lease_task: asyncio.Task[None] | None = None
         self._own_key_task: asyncio.Task[None] | None = None
         self.registered = asyncio.Event()

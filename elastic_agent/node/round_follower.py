@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from ...rendezvous import membership
 from ...rendezvous.base.errors import StoreUnavailable, Unreadable
+from ...rendezvous.base.frozen import dataclass
 from ...rendezvous.header import Header
 from ...rendezvous.keys import Keys
 from ...rendezvous.member import Member
@@ -27,6 +28,7 @@ LOOK_INSIDE_SECONDS = (0.25, 30.0)
 """Between two looks of a node that is in no round at those that are: at first, and in the end."""
 
 
+@dataclass(eq=False, repr=False)
 class RoundFollower:
     """Keeps what the agent knows of the job's round equal to what the store says.
 
@@ -39,23 +41,16 @@ class RoundFollower:
         alive: how many workers this node has.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        keys: Keys,
-        inbox: Inbox,
-        reporter: Output,
-        waits: Waits,
-        trace: Recorder,
-        alive: Callable[[], int],
-    ) -> None:
-        self._store = store
-        self._keys = keys
-        self._inbox = inbox
-        self._waits = waits
-        self._trace = trace
-        self._alive = alive
-        self._say_once = SayOnce(reporter.say)
+    _store: Store
+    _keys: Keys
+    _inbox: Inbox
+    _reporter: Output
+    _waits: Waits
+    _trace: Recorder
+    _alive: Callable[[], int]
+
+    def __post_init__(self) -> None:
+        self._say_once = SayOnce(self._reporter.say)
 
     async def watch(self, registered: asyncio.Event) -> None:
         """Takes every header, once it is known which run's end is not this one's: when this node is registered."""

@@ -14,6 +14,7 @@ from ...adapters.contract import Meeting
 from ...rendezvous import membership
 from ...rendezvous.base.cancel import cancel
 from ...rendezvous.base.errors import StoreError
+from ...rendezvous.base.frozen import dataclass
 from ...rendezvous.header import Header
 from ...rendezvous.keys import Keys
 from ...rendezvous.ranks import Assignment
@@ -37,6 +38,7 @@ def begin(meeting: Meeting | None, assignment: Assignment, rank: int) -> Begin:
     return Begin(meeting.module, held=meeting.held)
 
 
+@dataclass(eq=False, repr=False)
 class HeadStart:
     """What one agent does for it, in one round after the other.
 
@@ -48,21 +50,14 @@ class HeadStart:
         let_go: has the held workers begin.
     """
 
-    def __init__(
-        self,
-        meeting: Meeting | None,
-        store: Store,
-        keys: Keys,
-        inbox: Inbox,
-        listens: Callable[[int], bool],
-        let_go: Callable[[], None],
-    ) -> None:
-        self._meeting = meeting
-        self._store = store
-        self._keys = keys
-        self._inbox = inbox
-        self._listens = listens
-        self._let_go = let_go
+    _meeting: Meeting | None
+    _store: Store
+    _keys: Keys
+    _inbox: Inbox
+    _listens: Callable[[int], bool]
+    _let_go: Callable[[], None]
+
+    def __post_init__(self) -> None:
         self._started = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 

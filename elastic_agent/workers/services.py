@@ -15,6 +15,7 @@ import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ...adapters.contract import Lifetime, Service
+from ...rendezvous.base.frozen import dataclass
 from ...rendezvous.wire.fields import signal_name
 from ..logs.backpressure import Backpressure
 from ..logs.output import Lines, Output, StreamName
@@ -130,6 +131,7 @@ class _Running:
                 os.killpg(self.popen.pid, number)
 
 
+@dataclass(eq=False, repr=False)
 class Services:
     """The services of one agent.
 
@@ -142,25 +144,17 @@ class Services:
         changed: is called when one has ended.
     """
 
-    def __init__(
-        self,
-        *,
-        tag: str,
-        output: Output,
-        guardian: Guardian,
-        apart: set[int],
-        limits: Limits | None,
-        changed: Callable[[], None],
-    ) -> None:
-        self._tag = tag
-        self._output = output
-        self._guardian = guardian
-        self._apart = apart
-        self._limits = limits
-        self._changed = changed
+    _tag: str
+    _output: Output
+    _guardian: Guardian
+    _apart: set[int]
+    _limits: Limits | None
+    _changed: Callable[[], None]
+
+    def __post_init__(self) -> None:
         self._running: list[_Running] = []
         self._sessions: set[int] = set()
-        self._backpressure = Backpressure(output, self._stop_reading, self._read_again)
+        self._backpressure = Backpressure(self._output, self._stop_reading, self._read_again)
         self._loop = asyncio.get_running_loop()
 
     @property
