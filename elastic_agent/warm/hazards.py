@@ -16,7 +16,7 @@ from .specs import as_machinery
 
 TYPE_CHECKING = False  # as typing's, which is an import too many
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from typing import Any
 
     from .declared import Table
@@ -182,54 +182,42 @@ class Watch:
 
     def found(self) -> str:
         """Why this process must not be forked for workers, in words; empty where it may. To be asked outside."""
+        return next(filter(None, self._problems()), "")
+
+    def _problems(self) -> Iterator[str]:
+        """What is wrong, look after look; an empty text where a look finds nothing."""
         may_draw = any(map(self._table.may_draw, self.modules))
         if not may_draw and any(_random_state(name) != state for name, state in self._random.items()):
-            return "draws random numbers"
-        for look in (
-            self._printed,
-            self._read,
-            self._walked,
-            self._written,
-            self._changed,
-            self._opened,
-            self._mapped,
-            self._taken_out,
-            _processes,
-            self._threads,
-        ):
-            if found := look():
-                return found
-        return ""
-
-    def _printed(self) -> str:
+            yield "draws random numbers"
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:  # pyright: ignore[reportUnnecessaryComparison]
                 stream.flush()
-        return in_words(printed(self._output))
-
-    def _read(self) -> str:
-        names = sorted(self.reads.keys() & self._per_worker)
-        return f"reads {', '.join(names)}" if names else ""
-
-    def _walked(self) -> str:
-        modules = sorted(self._walks - self._table.may_walk)
-        if not modules:
-            return ""
-        return f"reads all environment variables (in {modules[0]}), and workers have some that differ"
+        yield in_words(printed(self._output))
+        if names := sorted(self.reads.keys() & self._per_worker):
+            yield f"reads {', '.join(names)}"
+        for module in sorted(self._walks - self._table.may_walk):
+            yield f"reads all environment variables (in {module}), and workers have some that differ"
+        for name, value in self.written.items():
+            if name in self._per_worker or str(os.getpid()) in (value or ""):
+                yield f"sets {name}, which is not the same for all workers"
+        if self._native_agrees and not _agrees(native_environment()):
+            yield "changes the environment from native code"
+        if sys.gettrace() is not None or sys.getprofile() is not None:
+            yield "traces or profiles"
+        yield from (problem for problem, state in _STATES.items() if state() != self._states[problem])
+        yield from (f"keeps a file open ({where})" for number, where in _files().items() if number not in self._files)
+        if shared := _shared() - self._shared:
+            yield f"shares memory ({min(shared)})"
+        if self.added is None:
+            yield "removes an entry from sys.path, Python's finders or warning filters"
+        yield _processes()
+        yield self._threads()
 
     @property
     def written(self) -> dict[str, str | None]:
         """The variables that the import set, and those that it removed (None)."""
         before, now = self._environment, dict(os.environ)
         return {name: now.get(name) for name in {**before, **now} if now.get(name) != before.get(name)}
-
-    def _written(self) -> str:
-        for name, value in self.written.items():
-            if name in self._per_worker or str(os.getpid()) in (value or ""):
-                return f"sets {name}, which is not the same for all workers"
-        if self._native_agrees and not _agrees(native_environment()):
-            return "changes the environment from native code"
-        return ""
 
     @property
     def added(self) -> list[tuple[list[Any], list[Any]]] | None:
@@ -243,22 +231,6 @@ class Watch:
             else:
                 return None
         return found
-
-    def _changed(self) -> str:
-        if sys.gettrace() is not None or sys.getprofile() is not None:
-            return "traces or profiles"
-        return next((problem for problem, state in _STATES.items() if state() != self._states[problem]), "")
-
-    def _opened(self) -> str:
-        new = [where for number, where in _files().items() if number not in self._files]
-        return f"keeps a file open ({new[0]})" if new else ""
-
-    def _mapped(self) -> str:
-        new = _shared() - self._shared
-        return f"shares memory ({min(new)})" if new else ""
-
-    def _taken_out(self) -> str:
-        return "removes an entry from sys.path, Python's finders or warning filters" if self.added is None else ""
 
     def _threads(self) -> str:
         if not self._others():
