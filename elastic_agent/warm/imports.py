@@ -143,10 +143,11 @@ class Stash:
         number = self._index.get(name)
         if number is None or number < self._shown:
             return spec
-        own: Any = getattr(self._groups[number].modules[name], "__spec__", None)
+        hidden = self._groups[number].modules[name]
+        own: Any = getattr(hidden, "__spec__", None)
         if type(own) is type(spec) and not _alike(own, spec):
             return spec  # the script has arranged for another module of that name
-        spec.loader = Revealing(self, number, name, spec.loader)
+        spec.loader = Revealing(lambda: self.reveal(number), name, hidden, spec.loader)
         return spec
 
     def reveal(self, last: int) -> None:
@@ -195,10 +196,6 @@ class Stash:
             for name in group.modules:
                 sys.modules.pop(name, None)
 
-    def module(self, number: int, name: str) -> ModuleType:
-        """One of the modules of a group."""
-        return self._groups[number].modules[name]
-
 
 class Revealing:
     """The loader of a hidden module. For everything but the loading it is the one that was found.
@@ -206,31 +203,28 @@ class Revealing:
     The machinery sets nothing but the spec of a module that has been loaded before, and that is set back.
     """
 
-    def __init__(self, stash: Stash, number: int, name: str, found: Any) -> None:
-        self._stash = stash
-        self._number = number
+    def __init__(self, reveal: Callable[[], None], name: str, hidden: ModuleType, found: Any) -> None:
+        self._reveal = reveal
         self._name = name
+        self._hidden = hidden
         self._found = found
-        self._own: Any = None
+        self._own: Any = getattr(hidden, "__spec__", None)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._found, name)
 
     def create_module(self, spec: Any) -> ModuleType | None:
         """The hidden module; None, by which the machinery makes an empty one, where something odd is hidden."""
-        hidden = self._stash.module(self._number, self._name)
-        self._own = getattr(hidden, "__spec__", None)
         # Threads that import it meanwhile have to find this one, and wait for it.
-        return hidden if type(hidden) is type(sys) and self._own is not None else None
+        return self._hidden if type(self._hidden) is type(sys) and self._own is not None else None
 
     def exec_module(self, module: ModuleType) -> None:
         """Shows the hidden module, with the spec that it had."""
-        self._stash.reveal(self._number)
-        hidden = self._stash.module(self._number, self._name)
-        if hidden is module:
+        self._reveal()
+        if self._hidden is module:
             module.__spec__ = self._own
         else:
-            sys.modules[self._name] = hidden
+            sys.modules[self._name] = self._hidden
 
 
 def set_variables(changes: Mapping[str, str | None]) -> None:

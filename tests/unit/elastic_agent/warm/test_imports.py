@@ -8,6 +8,7 @@ import sys
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -44,6 +45,10 @@ def ahead(
     os.environ.update(environment)
     specs.add(stash.look)
     return stash
+
+
+def hidden_in(stash: Stash, name: str) -> ModuleType:
+    return stash._groups[stash._index[name]].modules[name]  # type: ignore[attr-defined]
 
 
 def visible(prefix: str = "wi_") -> list[str]:
@@ -109,7 +114,7 @@ def test_a_package_that_was_loaded_before_loses_the_parts_that_came_later() -> N
 
 def test_an_import_gives_the_very_module_that_was_imported_ahead() -> None:
     stash = ahead("wi_one", "wi_two")
-    hidden = {name: stash.module(number, name) for number, name in enumerate(("wi_one", "wi_two"))}
+    hidden = {name: hidden_in(stash, name) for name in ("wi_one", "wi_two")}
     assert importlib.import_module("wi_two") is hidden["wi_two"]
     assert sys.modules["wi_one"] is hidden["wi_one"]
 
@@ -174,7 +179,7 @@ def test_a_folder_without_code_can_be_hidden_too(three: Path) -> None:
     write(three, wi_space__inner="")
     stash = ahead("wi_space.inner")
     inner = importlib.import_module("wi_space.inner")
-    assert inner is stash.module(0, "wi_space.inner")
+    assert inner is hidden_in(stash, "wi_space.inner")
     assert getattr(sys.modules["wi_space"], "__file__", None) is None
     assert list(sys.modules["wi_space"].__path__) == [str(three / "wi_space")]
 
@@ -217,7 +222,7 @@ def test_a_module_that_puts_something_else_into_its_place_is_that_thing(three: P
     write(three, wi_odd=f"import sys\n{ODD[odd]}")
     stash = ahead("wi_odd")
     found = importlib.import_module("wi_odd")
-    assert found is stash.module(0, "wi_odd") and found.x == 1
+    assert found is hidden_in(stash, "wi_odd") and found.x == 1
 
 
 def test_another_module_of_that_name_that_the_script_has_arranged_for_is_imported(three: Path) -> None:
@@ -256,7 +261,7 @@ def test_folders_that_were_looked_at_are_known_when_it_is_revealed(three: Path) 
 @pytest.mark.parametrize("hidden", list(itertools.permutations(["wi_one", "wi_two", "wi_three"])), ids="-".join)
 def test_in_whatever_order_all_is_there_in_the_end_and_once(order: Sequence[str], hidden: Sequence[str]) -> None:
     stash = ahead(*hidden)
-    known = {name: stash.module(stash._index[name], name) for name in stash._index}  # type: ignore[attr-defined]
+    known = {name: hidden_in(stash, name) for name in stash._index}  # type: ignore[attr-defined]
     assert visible() == []
     for name in order:
         importlib.import_module(name)
