@@ -13,7 +13,7 @@ import re
 import signal
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from ...adapters.contract import Hint
 from ...master.machine.incident import lost_link
@@ -306,20 +306,14 @@ def _read_error_file(data: bytes) -> tuple[str, str] | None:
         found: Any = json.loads(data)  # Any: the file may hold whatever a library wrote
     except (ValueError, RecursionError):
         return None
-    if not isinstance(found, dict):
-        return None
-    inner: Any = cast(dict[str, Any], found).get("message")
-    if isinstance(inner, str):
-        return (inner, "") if inner.strip() else None
-    if not isinstance(inner, dict):
-        return None
-    inner = cast(dict[str, Any], inner)
-    message, extra = inner.get("message"), inner.get("extraInfo")
-    trace: Any = cast(dict[str, Any], extra).get("py_callstack") if isinstance(extra, dict) else None
-    trace = trace if isinstance(trace, str) else ""
-    if not isinstance(message, str) or not message.strip():
-        return None
-    return message, trace
+    match found:
+        case {"message": {"message": str(message), "extraInfo": {"py_callstack": str(trace)}}}:
+            pass
+        case {"message": {"message": str(message)}} | {"message": str(message)}:
+            trace = ""
+        case _:
+            return None
+    return (message, trace) if message.strip() else None
 
 
 def _lines(data: bytes) -> list[str]:
