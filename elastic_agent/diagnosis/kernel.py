@@ -176,14 +176,10 @@ def connections(pids: Iterable[int]) -> dict[int, dict[int, Socket]]:
 
 def _sockets(pid: int) -> set[int]:
     """The inodes of its sockets, of any kind."""
-    inodes = set[int]()
     with contextlib.suppress(OSError):
-        for descriptor in os.listdir(f"/proc/{pid}/fd"):
-            with contextlib.suppress(OSError):
-                target = os.readlink(f"/proc/{pid}/fd/{descriptor}")
-                if target.startswith("socket:["):
-                    inodes.add(int(target[8:-1]))
-    return inodes
+        targets = (_target(pid, each) for each in os.listdir(f"/proc/{pid}/fd"))
+        return {int(target[8:-1]) for target in targets if target.startswith("socket:[")}
+    return set()
 
 
 def _tcp(pids: Iterable[int], inodes: set[int]) -> dict[int, Socket]:
@@ -329,7 +325,8 @@ def _holders(pid: int) -> tuple[int, ...]:
     return ()
 
 
-def _target(pid: int, descriptor: int) -> str:
+def _target(pid: int, descriptor: int | str) -> str:
+    """What a descriptor is of; empty where it is closed meanwhile."""
     with contextlib.suppress(OSError):
         return os.readlink(f"/proc/{pid}/fd/{descriptor}")
     return ""
@@ -395,10 +392,8 @@ def uses_accelerator(pid: int) -> bool:
     """Whether `pid` has a GPU or the like open."""
     with contextlib.suppress(OSError):
         names = os.listdir(f"/proc/{pid}/fd")
-        for name in names if len(names) <= 2 * _SOME else [*names[:_SOME], *names[-_SOME:]]:
-            with contextlib.suppress(OSError):  # closed meanwhile
-                if os.readlink(f"/proc/{pid}/fd/{name}").startswith(_ACCELERATORS):
-                    return True
+        some = names if len(names) <= 2 * _SOME else [*names[:_SOME], *names[-_SOME:]]
+        return any(_target(pid, each).startswith(_ACCELERATORS) for each in some)
     return False
 
 
