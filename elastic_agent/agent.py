@@ -123,7 +123,7 @@ class Agent:
             setup,
             inbox,
             lambda: self._workers.running,
-            self._steps,
+            lambda rank: self._worker_server.calls[rank],
             lambda rank, why: self._workers.processes.condemn(rank, why),
             lambda why: self._signals.give_way(why),
             output.say,
@@ -138,7 +138,13 @@ class Agent:
             trace,
             lease_ttl=setup.lease_ttl,
             security=setup.security,
-            here=Here(self._incarnation, diagnosis.look, diagnosis.condemn, diagnosis.replace, diagnosis.tell),
+            here=Here(
+                lambda: inbox.state.key.incarnation,
+                diagnosis.look,
+                diagnosis.condemn,
+                diagnosis.replace,
+                diagnosis.tell,
+            ),
         )
         self._observation = observation = Observation(self.job_status, inbox.now)
         self._agent_listener = failure_detector.AgentListener(
@@ -355,12 +361,6 @@ class Agent:
             await self._candidate.run(stand, lambda: self._state.known.stale, lambda: self._state.known.over)
         except OtherSecret as error:
             self._inbox.post(RefusedForGood(str(error)))
-
-    def _steps(self, rank: int) -> int:
-        return self._worker_server.calls[rank]
-
-    def _incarnation(self) -> str:
-        return self._state.key.incarnation
 
     def _caller(self) -> Caller:
         """Who this agent is for the master."""
