@@ -127,25 +127,25 @@ class Prefix:
         self._main = ""
 
     def read(self, file: str, package: Sequence[str], *, main: bool = False) -> None:
-        """Adds what `file` imports; raises _ReadingEnded where something else begins in it."""
+        """Adds what `file` imports; raises _Stop where something else begins in it."""
         if main:
             self._main = os.path.realpath(file)
         elif self._main == os.path.realpath(file):
-            raise _ReadingEnded(os.path.basename(file), "an import of the script itself, which runs it a second time")
+            raise _Stop("an import of the script itself, which runs it a second time", os.path.basename(file))
         if file in self.scopes:
             return
         names = self.scopes[file] = {}
         tree = parse(file, self.files)
         if tree is None:
-            raise _ReadingEnded(file, "no readable Python source")
+            raise _Stop("no readable Python source", file)
         self.trees[file] = tree
         part = _File(self, file, package, names, main=main)
         for node in tree.body:
             try:
                 part.statement(node)
             except (_Stop, RecursionError) as found:
-                what = str(found) if isinstance(found, _Stop) else "an expression with too many parts"
-                raise _ReadingEnded(f"{os.path.basename(file)}:{node.lineno}", what) from None
+                stop = found if isinstance(found, _Stop) else _Stop("an expression with too many parts")
+                raise _Stop(stop.what, stop.where or f"{os.path.basename(file)}:{node.lineno}") from None
 
     def is_own(self, name: str) -> bool:
         """Whether a top-level name is the script's own; raises _Stop where only Python itself can tell."""
@@ -176,12 +176,12 @@ def read_prefix(kind: str, target: str, per_worker: frozenset[str] = frozenset()
     prefix = Prefix(folder, per_worker)
     try:
         if sys.flags.safe_path:
-            raise _ReadingEnded(target, "Python's safe path excludes the script's own folder")
+            raise _Stop("Python's safe path excludes the script's own folder", target)
         if not files:
-            raise _ReadingEnded(target, "no readable source file")
+            raise _Stop("no readable source file", target)
         for file, package in files:
             prefix.read(file, package, main=file == files[-1][0])
-    except _ReadingEnded as end:
+    except _Stop as end:
         prefix.ended = end.where, end.what
     return prefix
 
@@ -204,15 +204,11 @@ def _main_files(kind: str, target: str) -> tuple[str, list[tuple[str, Sequence[s
 
 
 class _Stop(Exception):
-    """The reading ends here; the message says what stands there."""
+    """The reading ends here; `where`: file and line, as soon as they are known."""
 
-
-class _ReadingEnded(Exception):
-    """The reading has ended, at that place."""
-
-    def __init__(self, where: str, what: str) -> None:
-        self.where = where
+    def __init__(self, what: str, where: str = "") -> None:
         self.what = what
+        self.where = where
 
 
 class _File:
@@ -473,18 +469,13 @@ class _File:
 
     def _origin(self, node: ast.expr | None) -> str | None:
         """Where a name or an attribute comes from, such as "torch.nn.Module"; None for all that is not imported."""
-        names: list[str] = []
-        while isinstance(node, ast.Attribute):
-            names.append(node.attr)
-            node = node.value
-        if not isinstance(node, ast.Name):
-            return None
-        kind = self._names.get(node.id)
-        if kind is None and node.id in self._builtins:
-            kind = f"{IMPORTED}builtins.{node.id}"
+        first, *names = _dotted(node).split(".")
+        kind = self._names.get(first)
+        if kind is None and first in self._builtins:
+            kind = f"{IMPORTED}builtins.{first}"
         if kind is None or not kind.startswith(IMPORTED):
             return None
-        return ".".join([kind.removeprefix(IMPORTED), *reversed(names)])
+        return ".".join([kind.removeprefix(IMPORTED), *names])
 
 
 _PLAIN_EXPRESSIONS = (
@@ -525,7 +516,8 @@ def _source(node: ast.AST) -> str:
             return f"a statement ({type(node).__name__.lower()})"
 
 
-def _dotted(node: ast.AST) -> str:
+def _dotted(node: ast.AST | None) -> str:
+    """A name and its attributes, as in the source; it begins with dots where something else stands before these."""
     names: list[str] = []
     while isinstance(node, ast.Attribute):
         names.append(node.attr)
