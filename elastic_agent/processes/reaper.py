@@ -7,7 +7,7 @@ import os
 import signal
 from collections.abc import Iterable
 
-from .guardian import children, process, processes
+from .guardian import descendants, process
 
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -66,12 +66,9 @@ class Reaper:
 
     def _reap_each(self) -> None:
         me = os.getpid()
-        pids = children(me)
-        if pids is None:
-            pids = [found.pid for found in processes() if found.parent == me]
-        for pid in pids:
-            if not self._is_owned(pid):
-                self._collect(pid)
+        for found in list(descendants(me)):
+            if found.parent == me and not self._is_owned(found.pid):
+                self._collect(found.pid)
 
     def _collect(self, pid: int) -> None:
         with contextlib.suppress(ChildProcessError):
