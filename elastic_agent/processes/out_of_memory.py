@@ -79,11 +79,8 @@ def count_machine_kills() -> int:
 
 def _count(path: Path) -> int:
     """Raises LookupError where there is none."""
-    for line in path.read_text().splitlines():
-        name, _, number = line.partition(" ")
-        if name == "oom_kill":
-            return int(number)
-    raise LookupError(path)
+    fields = dict(line.split() for line in path.read_text().splitlines())
+    return int(fields["oom_kill"])
 
 
 def _own_counters() -> list[Path]:
