@@ -72,16 +72,16 @@ class Zygotes:
         if seed is not None and not seed.serves(self._recipe):
             seed.close()
             seed = None
-        zygote = Zygote(self._recipe, seed)
         try:
-            zygote.start()
+            seed = seed or Seed(self._recipe)
+            self._current = Zygote(self._recipe, seed)
         except OSError as error:
-            zygote.close()
+            if seed is not None:
+                seed.close()
             self._fresh(f"no warm interpreter can be started: {error}")
             self._current = None
             return
-        self._all.append(zygote)
-        self._current = zygote
+        self._all.append(self._current)
 
     async def settled(self) -> None:
         """Waits until the current one is ready, or will not be."""

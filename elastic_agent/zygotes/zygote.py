@@ -80,29 +80,20 @@ class Zygote:
 
     Args:
         recipe: what it is made of.
-        seed: its process, where that runs already.
+        seed: its process, which stays the caller's where it cannot be told that (OSError).
     """
 
-    def __init__(self, recipe: Recipe, seed: Seed | None = None) -> None:
-        self.recipe = recipe
+    def __init__(self, recipe: Recipe, seed: Seed) -> None:
         self.account = Account()
         self.state = "warming"
         self.why = ""
-        self.session = 0
-        self._seed = seed
+        self.session = seed.process.pid
         self._loop = asyncio.get_running_loop()
         self._settled = asyncio.Event()
         self._answer: asyncio.Future[list[int]] | None = None
         self._rest = b""
-        self._socket: socket.socket | None = None
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        """Starts the process; OSError where the machine cannot."""
-        seed = self._seed or Seed(self.recipe)
-        self._process, self._socket = seed.process, seed.connection
-        self.session = seed.process.pid
-        recipe = self.recipe
+        self._process = seed.process
+        self._socket: socket.socket | None = seed.connection
         words = [recipe.kind, recipe.target, recipe.news, ",".join(sorted(recipe.per_worker))]
         words.append("none" if recipe.preload is None else ",".join(recipe.preload))
         self._socket.settimeout(GREETING_SECONDS)  # a long list does not fit into the socket before it is read
@@ -143,20 +134,20 @@ class Zygote:
         answer = self._answer = self._loop.create_future()
         why = "the request to start it was withdrawn"
         try:
-            try:
+            with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(FORK_SECONDS):
                     sent = socket.send_fds(self._socket, [data], descriptors)
                     await self._loop.sock_sendall(self._socket, data[sent:])
                     await asyncio.wait([answer])  # and not itself, which a timeout would cancel
-            except TimeoutError:
-                if not answer.done():
-                    self._last_words(f"it did not answer for {FORK_SECONDS:g} s")
-                if not answer.done():
-                    raise
+            if not answer.done():
+                why = f"it did not answer for {FORK_SECONDS:g} s"
+                self._last_words(why)
+            if not answer.done():
+                raise NotForked(why)
             why = ""
             return answer.result()
-        except (OSError, TimeoutError) as error:
-            why = str(error) or f"it did not answer for {FORK_SECONDS:g} s"
+        except OSError as error:
+            why = str(error)
             raise NotForked(why) from None
         finally:
             self._answer = None
@@ -203,8 +194,6 @@ class Zygote:
             self._socket = None
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(NotForked(self.why))
-        if self._process is None:
-            return
         if self.session:  # itself, and forks that are no workers yet
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.session, signal.SIGKILL)
@@ -213,9 +202,8 @@ class Zygote:
     def close(self) -> None:
         """Ends it and collects its first process, which is long gone or was killed."""
         self.end()
-        if self._process is not None:
-            with contextlib.suppress(subprocess.TimeoutExpired):  # the kernel has it
-                self._process.wait(END_SECONDS)
+        with contextlib.suppress(subprocess.TimeoutExpired):  # the kernel has it
+            self._process.wait(END_SECONDS)
 
     def hear(self) -> None:
         """Takes what it has said, at most one portion, without waiting."""
@@ -239,8 +227,7 @@ class Zygote:
             self._heard([os.fsdecode(word) for word in words])
 
     def _heard(self, words: list[str]) -> None:
-        if self._process is not None:
-            self._process.poll()  # the first of its processes has handed over, perhaps
+        self._process.poll()  # the first of its processes has handed over, perhaps
         match words:
             case ["trying", name]:
                 self.account.trying = name

@@ -76,7 +76,7 @@ def stage(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> type[Stage]:
         assert signum == signal.SIGKILL
         Stage.killed.append(session)
 
-    monkeypatch.setattr(zygote, "Seed", Played)
+    monkeypatch.setattr(choice, "Seed", Played)
     monkeypatch.setattr(os, "killpg", killpg)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     return Stage
@@ -201,8 +201,7 @@ async def test_a_variable_that_changed_under_an_import_is_told_once(made: list[Z
 
 async def begun(monkeypatch: pytest.MonkeyPatch, seconds: float) -> tuple[Zygote, Played]:
     monkeypatch.setattr(zygote, "FORK_SECONDS", seconds)
-    each = Zygote(RECIPE)
-    each.start()
+    each = Zygote(RECIPE, Played(RECIPE))  # type: ignore[arg-type]  # it is played
     (played,) = Stage.all
     played.warm()
     await each.settled()
