@@ -120,15 +120,11 @@ class Link:
             member = decode(Member, found.value)
         except Malformed as error:
             raise ConnectionError(f"node {node} has registered as another version does: {error}") from None
-        tls = self._security.client
-        reader, writer = await failure_detector.dial(member.agent_address, member.incarnation, tls)
-        from ..rendezvous.rpc.client import Connection  # here, because a job of one node has no other agent
+        from ..rendezvous.rpc.client import connect_to_node  # here, because a job of one node has no other agent
 
-        connection = Connection(reader, writer, f"node {node}", self._caller())
-        try:
+        address, caller = member.agent_address, self._caller()
+        async with connect_to_node(address, member.incarnation, node, caller, self._security) as connection:
             return await connection.ask(EVIDENCE, wanted, NodeEvidence, SECONDS)
-        finally:
-            await connection.close()
 
     async def close(self) -> None:
         """Hangs up; nobody may be asking any more."""

@@ -1,12 +1,11 @@
 """Has all nodes of a round looked at closely, and says who is named for it: the edge of `suspects.py`."""
 
 import asyncio
-import contextlib
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any
 
-from ...rendezvous import failure_detector
 from ...rendezvous.base.frozen import dataclass, replace
 from ...rendezvous.rpc.envelope import Caller, RpcError, Security
 from .evidence import Answer, Frame, NodeEvidence, Shared
@@ -196,18 +195,12 @@ class Examination:
         except (RpcError, OSError):
             return False  # an agent that does not answer is the failure detector's affair
 
-    @contextlib.asynccontextmanager
-    async def _connected(self, node: Suspected) -> "AsyncGenerator[Connection]":
-        """Raises OSError."""
-        from ...rendezvous.rpc.client import Connection  # here, because a job of one node has no other agent
+    def _connected(self, node: Suspected) -> "AbstractAsyncContextManager[Connection]":
+        """Entering it raises OSError."""
+        from ...rendezvous.rpc.client import connect_to_node  # here, because a job of one node has no other agent
 
-        reader, writer = await failure_detector.dial(node.address, node.incarnation, self._security.client)
-        name, caller = f"node {node.node}", Caller(self._run(), "master")
-        connection = Connection(reader, writer, name, caller)
-        try:
-            yield connection
-        finally:
-            await connection.close()
+        caller = Caller(self._run(), "master")
+        return connect_to_node(node.address, node.incarnation, node.node, caller, self._security)
 
 
 INNERMOST = 2

@@ -1,12 +1,15 @@
 """Who asks: many requests on one connection, and their answers in any order."""
 
 import asyncio
+import contextlib
 import itertools
+from collections.abc import AsyncGenerator
 from typing import TypeVar
 
+from .. import failure_detector
 from ..wire.frame import TooLong, take_frames
 from ..wire.values import Malformed, decode, encode
-from .envelope import Caller, Hello, RpcError, answer_of, asked, packed
+from .envelope import Caller, Hello, RpcError, Security, answer_of, asked, packed
 
 T = TypeVar("T")
 
@@ -106,3 +109,16 @@ class Connection(asyncio.Protocol):
         for answered in self._asked.values():
             if not answered.done():
                 answered.set_exception(ConnectionError(self._why))
+
+
+@contextlib.asynccontextmanager
+async def connect_to_node(
+    address: str, incarnation: str, node: str, caller: Caller, security: Security
+) -> AsyncGenerator[Connection]:
+    """A connection to that incarnation of a node's agent, while the context lasts. Raises OSError."""
+    reader, writer = await failure_detector.dial(address, incarnation, security.client)
+    connection = Connection(reader, writer, f"node {node}", caller, security.token)
+    try:
+        yield connection
+    finally:
+        await connection.close()
