@@ -136,9 +136,9 @@ class Agent:
             output.say,
             waits,
             trace,
-            lease_ttl=setup.lease_ttl,
-            security=setup.security,
-            here=Here(
+            setup.lease_ttl,
+            setup.security,
+            Here(
                 lambda: inbox.state.key.incarnation,
                 diagnosis.look,
                 diagnosis.condemn,

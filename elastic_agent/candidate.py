@@ -62,6 +62,7 @@ class Candidacy:
         return cls(Leader(member.node, member.incarnation, member.agent_address), registration.lease)
 
 
+@dataclass(eq=False, repr=False)
 class Candidate:
     """Takes part in the election for as long as `run` runs.
 
@@ -79,32 +80,21 @@ class Candidate:
         leadership: held while this node's master runs, else None.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        keys: Keys,
-        terms: Terms,
-        say: Callable[[str], None],
-        waits: Waits,
-        trace: Trace | None = None,
-        *,
-        lease_ttl: int = 5,
-        security: Security = Security(),  # noqa: B008  a frozen value
-        here: Here | None = None,
-    ) -> None:
-        self._store = store
-        self._keys = keys
-        self._terms = terms
-        self._say = say
-        self._trace = trace
-        self._lease_ttl = lease_ttl
-        self._security = security
-        self._here = here
-        self._watch = partial(failure_detector.watch_until_dead, security=security)
-        self._hear = partial(failure_detector.watch_until_heard, security=security)
+    _store: Store
+    _keys: Keys
+    _terms: Terms
+    _say: Callable[[str], None]
+    _waits: Waits
+    _trace: Trace | None = None
+    _lease_ttl: int = 5
+    _security: Security = Security()
+    _here: Here | None = None
+
+    def __post_init__(self) -> None:
+        self._watch = partial(failure_detector.watch_until_dead, security=self._security)
+        self._hear = partial(failure_detector.watch_until_heard, security=self._security)
         self._now = asyncio.get_running_loop().time
         self._memory = Memory()
-        self._waits = waits
         self._belongs = False  # it has led this job, or has known a leader of it
         self.leadership: election.Leadership | None = None
         self._master: Master | None = None

@@ -23,7 +23,7 @@ from ..rendezvous.header import Header, Leader
 from ..rendezvous.host.trace_file import Trace
 from ..rendezvous.keys import Keys
 from ..rendezvous.member import Member, describe_difference
-from ..rendezvous.rpc.client import Connection
+from ..rendezvous.rpc.client import connect_to_node
 from ..rendezvous.rpc.envelope import Caller, RpcError, Security
 from ..rendezvous.store.contract import KeyValue, Store
 from ..rendezvous.store.waits import Waits
@@ -111,8 +111,8 @@ class MasterProcess:
             say,
             self._waits,
             trace,
-            lease_ttl=setup.lease_ttl,
-            security=setup.security,
+            setup.lease_ttl,
+            setup.security,
         )
         self._listener = failure_detector.AgentListener(
             secrets.token_hex(8),
@@ -175,13 +175,9 @@ class MasterProcess:
         async def ask_one(member: Member) -> None:
             security, me = self._setup.security, Caller("", self._setup.name, self._listener.incarnation)
             with contextlib.suppress(RpcError, OSError):
-                streams = await failure_detector.dial(member.agent_address, member.incarnation, security.client)
-                connection = Connection(*streams, f"node {member.node}", me)
-                try:
-                    if (await connection.ask(REPLACE, Replacement(round, why), Done, ASK_SECONDS)).done:
+                async with connect_to_node(member.agent_address, member.incarnation, member.node, me, security) as node:
+                    if (await node.ask(REPLACE, Replacement(round, why), Done, ASK_SECONDS)).done:
                         agreed.add(member.node)
-                finally:
-                    await connection.close()
 
         listing = await self._store.list(self._keys.nodes)
         found = (decode_or_none(Member, each.value) for each in listing.items)

@@ -117,7 +117,7 @@ async def connect_to_node(
 ) -> AsyncGenerator[Connection]:
     """A connection to that incarnation of a node's agent, while the context lasts. Raises OSError."""
     reader, writer = await failure_detector.dial(address, incarnation, security.client)
-    connection = Connection(reader, writer, f"node {node}", caller, security.token)
+    connection = Connection(reader, writer, f"node {node}", caller)
     try:
         yield connection
     finally:
