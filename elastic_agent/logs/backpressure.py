@@ -2,9 +2,11 @@
 
 from collections.abc import Callable
 
+from ...rendezvous.base.frozen import dataclass
 from .output import Output
 
 
+@dataclass(eq=False, repr=False)
 class Backpressure:
     """Of one set of readers.
 
@@ -17,11 +19,10 @@ class Backpressure:
         stopped: nothing is read now.
     """
 
-    def __init__(self, output: Output, stop: Callable[[], None], again: Callable[[], None]) -> None:
-        self._output = output
-        self._stop = stop
-        self._again = again
-        self.stopped = False
+    _output: Output
+    _stop: Callable[[], None]
+    _again: Callable[[], None]
+    stopped: bool = False
 
     def look(self) -> None:
         """One of them has read something."""

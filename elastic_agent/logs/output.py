@@ -21,14 +21,10 @@ from .drawn_rows import DrawnRows
 from .own_lines import OwnLines
 from .slow_disk import SlowDisk
 from .terminal import Terminal
-from .writer import File, Stream, Writer
+from .writer import File, Lane, Stream, Writer
 
 StreamName = Literal["stdout", "stderr"]
-_STREAMS: tuple[StreamName, ...] = ("stdout", "stderr")
 _BITS: Mapping[StreamName, int] = {"stdout": 1, "stderr": 2}
-
-Std = int | Mapping[int, int]
-"""Which streams: 0 none, 1 stdout, 2 stderr, 3 both; for every worker, or by local rank (others: none)."""
 
 READER_SECONDS = 60.0
 """So long the end waits for a terminal or a pipe that takes nothing; while it takes anything, there is no limit."""
@@ -59,24 +55,23 @@ _COLOURS = (36, 33, 35, 32, 34, 31)
 class Lines:
     """The way for one stream of one worker."""
 
-    def __init__(self, writer: Callable[[], Writer | None], stream: Stream) -> None:
+    def __init__(self, writer: Writer, stream: Stream) -> None:
         self._writer = writer
         self._stream = stream
+        writer.open(stream)
 
     def feed(self, data: bytes) -> None:
         """Take the next bytes of the stream."""
-        if data and (writer := self._writer()):
-            writer.feed(self._stream, data)
+        if data:
+            self._writer.feed(self._stream, data)
 
     def end_line(self) -> None:
         """The worker has ended: show what came without a newline."""
-        if writer := self._writer():
-            writer.end_line(self._stream)
+        self._writer.end_line(self._stream)
 
     def close(self) -> None:
         """The stream has ended, or nobody listens to it any more."""
-        if writer := self._writer():
-            writer.close(self._stream)
+        self._writer.close(self._stream)
 
 
 class Output:
@@ -87,12 +82,13 @@ class Output:
         log_dir: where whole logs are kept, in torchrun's layout; None (or /dev/null): nowhere, unless `redirects`,
             `tee` or a filter asks for files, which then go to a temporary folder that stays.
         job_id: names the job's folder there.
-        color: prefixes are coloured, one colour per rank; for both streams, or for each.
-        redirects: streams that go to their file instead of the terminal.
-        tee: streams that go to both, even where `redirects` names them.
+        color: the streams whose prefixes are coloured, one colour per rank.
+        redirects: by local rank, streams that go to their file instead of the terminal: 0 none, 1 stdout, 2 stderr, 3
+            both.
+        tee: likewise, streams that go to both, even where `redirects` names them.
         line_prefix: what a worker's lines begin with on the terminal, by rank and local rank; None: host and rank.
         raw: the bytes of a worker are shown as they come, without prefix; for one worker that is shown.
-        local_ranks_filter: only these local ranks are shown on the terminal; empty or None: all.
+        local_ranks_filter: only these local ranks are shown on the terminal; empty: all.
         duplicate_stdout_filters: lines of stdout that contain one of these are also kept in `filtered_stdout.log`.
         duplicate_stderr_filters: likewise for stderr.
         keep_attempts: so many of the newest attempts' folders stay; 0: all. Without logs there are KEPT_ATTEMPTS.
@@ -114,14 +110,14 @@ class Output:
         host: str,
         log_dir: Path | None,
         job_id: str,
-        color: Mapping[StreamName, bool] | bool,
-        redirects: Std = 0,
-        tee: Std = 0,
+        color: Collection[StreamName] = (),
+        redirects: Sequence[int] = (),
+        tee: Sequence[int] = (),
         line_prefix: Callable[[int, int], str] | None = None,
         raw: bool = False,
-        local_ranks_filter: Collection[int] | None = None,
-        duplicate_stdout_filters: Sequence[str] | None = None,
-        duplicate_stderr_filters: Sequence[str] | None = None,
+        local_ranks_filter: Collection[int] = (),
+        duplicate_stdout_filters: Sequence[str] = (),
+        duplicate_stderr_filters: Sequence[str] = (),
         keep_attempts: int = 0,
         own_lines: OwnLines = OwnLines(),  # noqa: B008  a frozen value
         stream_out: BinaryIO,
@@ -129,19 +125,19 @@ class Output:
     ) -> None:
         self.disk = SlowDisk()
         self._host = host
-        self._color = {name: color if isinstance(color, bool) else color[name] for name in _STREAMS}
-        self._redirects = redirects
-        self._tee = tee
+        self._color = color
+        self._redirects = dict(enumerate(redirects))
+        self._tee = dict(enumerate(tee))
         self._line_prefix = line_prefix
         self._raw = raw
-        self._shown_ranks = frozenset(local_ranks_filter or ())
+        self._shown_ranks = frozenset(local_ranks_filter)
         self._needles: dict[StreamName, tuple[bytes, ...]] = {
-            "stdout": tuple(text.encode() for text in duplicate_stdout_filters or ()),
-            "stderr": tuple(text.encode() for text in duplicate_stderr_filters or ()),
+            "stdout": tuple(text.encode() for text in duplicate_stdout_filters),
+            "stderr": tuple(text.encode() for text in duplicate_stderr_filters),
         }
         if log_dir == Path(os.devnull):
             log_dir = None
-        wants_files = _asks(redirects) or _asks(tee) or any(self._needles.values())
+        wants_files = any(redirects) or any(tee) or any(self._needles.values())
         self._keeps_logs = log_dir is not None or wants_files
         self.temporary = self._keeps_logs and log_dir is None
         name = file_name(job_id)
@@ -160,10 +156,10 @@ class Output:
         for stream in (stream_out, stream_err):
             with contextlib.suppress(OSError, ValueError):
                 stream.flush()
+        self._writer = Writer(tuple(self._terminals.values()), self._tell_room, self.say)
         self._matching: dict[StreamName, File] = {}  # of the newest round
         self._room: list[Callable[[], None]] = []
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._writer: Writer | None = None
         self._attempts: list[int] = []  # that have a folder, in order
         self._keep = keep_attempts if self._keeps_logs else KEPT_ATTEMPTS
         self._own_lines = own_lines
@@ -173,10 +169,11 @@ class Output:
     @property
     def full(self) -> bool:
         """Too much waits to be written: read no more from workers until `when_room` calls."""
-        return self._writer is not None and self._writer.full
+        return self._writer.full
 
     def when_room(self, callback: Callable[[], None]) -> None:
         """Call `callback` once, on the event loop, when `full` has turned false. Call while `full` is true."""
+        self._loop = asyncio.get_running_loop()
         self._room.append(callback)
         if not self.full:
             self._has_room()
@@ -208,8 +205,7 @@ class Output:
 
     def later(self, work: Callable[[], object]) -> None:
         """Has the writer do it, in order: nobody else waits for a disk that hangs."""
-        if writer := self._started():
-            writer.call(work)
+        self._writer.call(work)
 
     def log_file(self, round: int, local_rank: int, stream: StreamName) -> Path | None:
         """Where a worker's stream is kept whole; None where it is not."""
@@ -245,7 +241,7 @@ class Output:
 
     def terminal_size(self, local_rank: int, stream: StreamName) -> os.terminal_size | None:
         """Of the terminal that shows a worker's stream; None: it is to be a pipe, as where torchrun makes it a file."""
-        to_file = (_of(self._redirects, local_rank) | _of(self._tee, local_rank)) & _BITS[stream]
+        to_file = (self._redirects.get(local_rank, 0) | self._tee.get(local_rank, 0)) & _BITS[stream]
         terminal = self._terminals[stream]
         shown = terminal.interactive and self._is_shown(local_rank, stream)
         return terminal.size if shown and not to_file else None
@@ -262,41 +258,33 @@ class Output:
             matching = self._matching.get(stream)
             if matching is None or matching.path != place:
                 matching = self._matching[stream] = File(place)
-        writer = self._started()
         made = Stream(
             worker=(round, local_rank),
             prefix=self._prefix(rank, local_rank, stream),
             file=File(path) if path is not None else None,
-            lane=writer.lanes[self._terminals[stream].name] if writer and self._is_shown(local_rank, stream) else None,
+            lane=self._lane(stream) if self._is_shown(local_rank, stream) else None,
             matching=matching,
             needles=needles,
             raw=self._raw,
             screen=DrawnRows() if (drawn := self.terminal_size(local_rank, stream) is not None) else None,
             draws=drawn and not self._raw and not self._terminals[stream].dumb,
         )
-        if writer:
-            writer.open(made)
-        return Lines(lambda: self._writer, made)
+        return Lines(self._writer, made)
 
     def open_service(self, name: str, stream: StreamName) -> Lines:
         """The way for one stream of a service that runs beside the workers: all of it is shown, and none kept."""
-        writer = self._started()
-        made = Stream(
-            worker=("service", name),
-            prefix=f"[{self._host} {name}] ".encode(errors="replace"),
-            lane=writer.lanes[self._terminals[stream].name] if writer else None,
-        )
-        if writer:
-            writer.open(made)
-        return Lines(lambda: self._writer, made)
+        prefix = f"[{self._host} {name}] ".encode(errors="replace")
+        return Lines(self._writer, Stream(worker=("service", name), prefix=prefix, lane=self._lane(stream)))
+
+    def _lane(self, stream: StreamName) -> Lane:
+        return self._writer.lanes[self._terminals[stream].name]
 
     def say(self, line: str) -> None:
         """One of the launcher's own lines, on stderr, in order with the workers' lines there.
 
         Control characters are shown as their escapes; a text of several lines is shown as `visible_lines` does.
         """
-        if writer := self._started():
-            writer.say(self._terminals["stderr"], self._own_lines.encoded(line, colour=self._color["stderr"]))
+        self._writer.say(self._terminals["stderr"], self._own_lines.encoded(line, colour="stderr" in self._color))
 
     @property
     def has_live_line(self) -> bool:
@@ -306,26 +294,22 @@ class Output:
 
     def live(self, line: str) -> None:
         """The line below all others on stderr, where that is a terminal; empty: there is none."""
-        if self.has_live_line and not self._closed and (writer := self._started()):
-            writer.live(self._terminals["stderr"], f"[elastic-run] {line}" if line else "")
+        if self.has_live_line and not self._closed:
+            self._writer.live(self._terminals["stderr"], f"[elastic-run] {line}" if line else "")
 
     def pause(self) -> None:
         """Another program, such as a shell, has the terminal until `resume`: what is drawn there is left to it."""
-        for lane in self._writer.lanes.values() if self._writer else ():
+        for lane in self._writer.lanes.values():
             lane.held = True
 
     def resume(self) -> None:
         """What is drawn is drawn once more."""
-        if writer := self._writer:
-            for lane in writer.lanes.values():
-                writer.call(lane.release)
+        for lane in self._writer.lanes.values():
+            self._writer.call(lane.release)
 
     async def flush(self, seconds: float = 5.0) -> bool:
         """Wait until all is written, at most `seconds`; False where it is not (a terminal that stands still)."""
-        writer = self._writer
-        if writer is None:
-            return True
-        return await _called(writer.when_idle, seconds)
+        return not self._writer.is_alive() or await _called(self._writer.when_idle, seconds)
 
     async def close(
         self, *, succeeded: bool, seconds: float = READER_SECONDS, hurry: asyncio.Event | None = None
@@ -339,16 +323,15 @@ class Output:
             return
         self._closed = True
         writer = self._writer
-        if writer is None:
-            for terminal in self._terminals.values():
-                terminal.close()
-        else:
+        if writer.is_alive():
             if why := await self._drained(writer, seconds, hurry or asyncio.Event()):
                 writer.give_up(f"{why}{f'; they are in {self.root}' if self._keeps_logs else ''}")
             if await _called(writer.end, END_SECONDS):
                 writer.join()
-                writer.close_pipe()
-            self._writer = None
+        else:
+            for terminal in self._terminals.values():
+                terminal.close()
+        writer.shut()
         if self._hold is not None:
             os.close(self._hold)
 
@@ -397,29 +380,19 @@ class Output:
         bit = _BITS[stream]
         if self._shown_ranks and local_rank not in self._shown_ranks:
             return False
-        return bool(_of(self._tee, local_rank) & bit) or not _of(self._redirects, local_rank) & bit
+        return bool(self._tee.get(local_rank, 0) & bit) or not self._redirects.get(local_rank, 0) & bit
 
     def _prefix(self, rank: int, local_rank: int, stream: StreamName) -> bytes:
         text, space = (f"[{self._host} rank {rank}]", " ")
         if self._line_prefix is not None:
             text, space = self._line_prefix(rank, local_rank), ""
-        if self._color[stream]:
+        if stream in self._color:
             text = f"\x1b[2;{_COLOURS[rank % len(_COLOURS)]}m{text}\x1b[0m"
         return f"{text}{space}".encode(errors="replace")
 
     def begin(self) -> None:
         """Start the thread that writes; the first output does so otherwise. Raises RuntimeError where there is none."""
-        self._started()
-
-    def _started(self) -> Writer | None:
-        """The writer, which begins with the first thing to write; None where it has ended."""
-        if self._writer is None and not self._closed:
-            with contextlib.suppress(RuntimeError):
-                self._loop = asyncio.get_running_loop()
-            writer = Writer(tuple(self._terminals.values()), self._tell_room, self.say)
-            writer.start()
-            self._writer = writer
-        return self._writer
+        self._writer.begin()
 
     def _prune(self, round: int) -> None:
         """The oldest folders go where `round` is one too many. Round 0 is the one before the first."""
@@ -438,14 +411,6 @@ class Output:
         waiting, self._room = self._room, []
         for callback in waiting:
             callback()
-
-
-def _asks(streams: Std) -> bool:
-    return any(streams.values()) if isinstance(streams, dict) else bool(streams)
-
-
-def _of(streams: Std, local_rank: int) -> int:
-    return streams if isinstance(streams, int) else streams.get(local_rank, 0)
 
 
 async def _called(ask: Callable[[Callable[[], None]], None], seconds: float) -> bool:

@@ -477,6 +477,7 @@ class Writer(threading.Thread):
             lane.alone = all(other is lane or other.terminal.is_file for other in self._lanes)
         self._bytes = 0
         self.full = False
+        self._shut = False
         self._at_end: Callable[[], None] | None = None
         self._idle_callbacks: list[Callable[[], None]] = []
         self._files: set[File] = set()
@@ -594,10 +595,19 @@ class Writer(threading.Thread):
             terminal.close()
         self._at_end()
 
-    def close_pipe(self) -> None:
-        """After its end: give up its own descriptors."""
-        os.close(self._wake_read)
-        os.close(self._wake_write)
+    def begin(self) -> None:
+        """Start, unless something was written before. Raises RuntimeError where there is no thread for it."""
+        with self._lock:
+            if self.ident is None:
+                self.start()
+
+    def shut(self) -> None:
+        """From now on, what it is given is dropped; its own descriptors are closed where it has ended."""
+        with self._lock:
+            self._shut, self.full = True, False
+            if not self.is_alive():
+                os.close(self._wake_read)
+                os.close(self._wake_write)
 
     # On the thread.
 
@@ -677,6 +687,9 @@ class Writer(threading.Thread):
     # On any thread.
 
     def _put(self, size: int, job: Callable[[], object]) -> None:
+        if self._shut:
+            return
+        self.begin()
         with self._lock:
             self._jobs.append((size, job))
             self._bytes += size

@@ -42,7 +42,7 @@ AGENT = """
         path.with_suffix(".tmp").rename(path)  # whoever waits for the file finds it whole
 
     async def main(folder: Path, silence: float | None) -> None:
-        output = Output(host="n", log_dir=folder, job_id="j", color=False,
+        output = Output(host="n", log_dir=folder, job_id="j",
                         stream_out=sys.stdout.buffer, stream_err=sys.stderr.buffer)
         guardian = Guardian(tag=folder.name, silence=silence, say=output.say)
         guardian.start()

@@ -355,7 +355,7 @@ def test_a_signal_while_the_store_is_awaited_ends_in_words_and_a_summary(script:
 
 async def ends(count: int, log_dir: Path | None) -> tuple[Exit, ...]:
     """Of so many workers that fail with code 3, each with an error file."""
-    output = Output(host="a", log_dir=log_dir, job_id="job", color=False, stream_out=BytesIO(), stream_err=BytesIO())
+    output = Output(host="a", log_dir=log_dir, job_id="job", stream_out=BytesIO(), stream_err=BytesIO())
     guardian = Guardian(tag=f"surroundings-{os.getpid()}")
     workers = Workers(tag=f"surroundings-{os.getpid()}", output=output, guardian=guardian)
     guardian.start()

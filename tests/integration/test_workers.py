@@ -53,7 +53,6 @@ class Machine:
             host="node1",
             log_dir=folder / "logs" if log_dir else None,
             job_id="job",
-            color=False,
             stream_out=self.out,
             stream_err=self.err,
         )
@@ -668,9 +667,7 @@ async def test_much_output_in_front_of_a_terminal_that_stands_still_holds_up_nei
     size = 10 << 20
     with os.fdopen(writing, "wb") as slow:
         machine = Machine(tmp_path)
-        machine.output = Output(
-            host="n", log_dir=tmp_path, job_id="j", color=False, stream_out=slow, stream_err=machine.err
-        )
+        machine.output = Output(host="n", log_dir=tmp_path, job_id="j", stream_out=slow, stream_err=machine.err)
         machine.workers = Workers(tag="slow", output=machine.output, guardian=machine.guardian)
         machine.guardian.start()
         await machine.start(f"""
@@ -696,9 +693,7 @@ async def test_a_terminal_that_stands_still_holds_back_a_worker_without_files_bu
     written = tmp_path / "written"
     with os.fdopen(writing, "wb") as stuck:
         machine = Machine(tmp_path)
-        machine.output = Output(
-            host="n", log_dir=None, job_id="j", color=False, stream_out=stuck, stream_err=machine.err
-        )
+        machine.output = Output(host="n", log_dir=None, job_id="j", stream_out=stuck, stream_err=machine.err)
         machine.workers = Workers(tag="stuck", output=machine.output, guardian=machine.guardian)
         machine.guardian.start()
         await machine.start(f"""
@@ -1087,7 +1082,7 @@ def test_a_real_kill_for_lack_of_memory_is_named(small_group: Path, tmp_path: Pa
 
         async def main() -> None:
             Path(sys.argv[1], "cgroup.procs").write_text(str(os.getpid()))
-            output = Output(host="n", log_dir=Path(sys.argv[2]), job_id="j", color=False,
+            output = Output(host="n", log_dir=Path(sys.argv[2]), job_id="j",
                             stream_out=sys.stdout.buffer, stream_err=sys.stderr.buffer)
             guardian = Guardian(tag="oom")
             guardian.start()

@@ -43,7 +43,6 @@ def make(screen: Screen, tmp_path: Path) -> Make:
             "host": "node1",
             "log_dir": tmp_path / "logs",
             "job_id": "job",
-            "color": False,
             "stream_out": screen.out,
             "stream_err": screen.err,
         }
@@ -210,14 +209,14 @@ async def test_without_a_log_dir_error_files_stay_of_a_job_that_failed(make: Mak
 
 
 async def test_a_redirected_stream_goes_to_its_file_only(make: Make, screen: Screen):
-    output = make(redirects=1)
+    output = make(redirects=(1,))
     await print_all(output, b"quiet\n")
     assert screen.out.getvalue() == b""
     assert (output.root / "attempt_1" / "0" / "stdout.log").read_bytes() == b"quiet\n"
 
 
 async def test_a_stream_may_be_redirected_for_one_worker_only(make: Make, screen: Screen):
-    output = make(redirects={1: 3})
+    output = make(redirects=(0, 3))
     for local_rank in (0, 1):
         lines = output.open(1, local_rank, local_rank, "stdout")
         lines.feed(b"here\n")
@@ -227,12 +226,12 @@ async def test_a_stream_may_be_redirected_for_one_worker_only(make: Make, screen
 
 
 async def test_tee_shows_what_redirects_would_hide(make: Make, screen: Screen):
-    await print_all(make(redirects=3, tee=3), b"both\n")
+    await print_all(make(redirects=(3,), tee=(3,)), b"both\n")
     assert screen.out.getvalue() == b"[node1 rank 0] both\n"
 
 
 async def test_redirects_of_stderr_leave_stdout_on_the_terminal(make: Make, screen: Screen):
-    await print_all(make(redirects=2), b"shown\n")
+    await print_all(make(redirects=(2,)), b"shown\n")
     assert screen.out.getvalue() == b"[node1 rank 0] shown\n"
 
 
@@ -269,13 +268,13 @@ async def test_filtered_files_of_many_rounds_leave_none_open(make: Make):
 
 
 async def test_colours_are_used_only_when_they_are_wanted(make: Make, screen: Screen):
-    await print_all(make(color=True), b"x\n")
+    await print_all(make(color=("stdout",)), b"x\n")
     assert screen.out.getvalue().startswith(b"\x1b[")
     assert screen.out.getvalue().endswith(b"\x1b[0m x\n")
 
 
 async def test_colours_are_for_each_stream_by_itself(make: Make, screen: Screen):
-    await print_all(make(color={"stdout": False, "stderr": True}), b"x\n")
+    await print_all(make(color=("stderr",)), b"x\n")
     assert screen.out.getvalue() == b"[node1 rank 0] x\n"
 
 

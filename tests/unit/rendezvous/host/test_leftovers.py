@@ -101,7 +101,7 @@ def test_what_is_not_a_job_s_stays(tmp_path: Path) -> None:
 def test_a_job_removes_old_folders_of_others_and_holds_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     folder = old(tmp_path)
-    output = Output(host="n", log_dir=None, job_id="next", color=False, stream_out=BytesIO(), stream_err=BytesIO())
+    output = Output(host="n", log_dir=None, job_id="next", stream_out=BytesIO(), stream_err=BytesIO())
     assert not folder.exists()
     prune(tmp_path, PREFIX, time.time() + WEEKS)
     assert output.root.exists()
