@@ -84,7 +84,7 @@ class Looks:
         stale = [pid for pid, each in self._ahead.items() if each.begun < now - FRESH]
         fresh = [each for each in workers if each.pid not in self._ahead or each.pid in stale]
         dropped = [self._ahead.pop(pid) for pid in stale]
-        most = 0 if _is_scarce(kernel.memory(), kernel.processes()) else _most_stacks(len(fresh))
+        most = _most_stacks(kernel.memory(), kernel.processes(), len(fresh))
         looking = [_Looking(each, now, {}, most, self._stacks, self._threads) for each in fresh]
         self._ahead |= {each.worker.pid: each for each in looking}
         return self._beginning.begin(self._begin(looking, dropped), "the first looks of a diagnosis")
@@ -124,9 +124,8 @@ class Looks:
         begun = time.monotonic()
         used, limit = kernel.memory()
         count, most = kernel.processes()
-        scarce = _is_scarce((used, limit), (count, most))
         living = [each for each in workers() if each.ended is None]
-        stacks = 0 if scarce else _most_stacks(len(living))
+        stacks = _most_stacks((used, limit), (count, most), len(living))
         sockets = await self._connections([each.pid for each in living]) or {}
         ahead = {} if long else self._take_ahead(living, begun)
         looking = ahead | {
@@ -142,7 +141,7 @@ class Looks:
         last = await self._connections(looking)
         looked = await asyncio.gather(
             *(
-                each.result((last or {}).get(pid, {}), quiet.get(each.worker.local_rank, Quiet()), scarce=scarce)
+                each.result((last or {}).get(pid, {}), quiet.get(each.worker.local_rank, Quiet()))
                 for pid, each in looking.items()
             )
         )
@@ -286,14 +285,14 @@ class _Looking:
         """All that are being taken."""
         await asyncio.gather(*self.tasks.values())
 
-    async def result(self, sockets: Mapping[int, Socket], quiet: Quiet, *, scarce: bool) -> Worker | None:
+    async def result(self, sockets: Mapping[int, Socket], quiet: Quiet) -> Worker | None:
         """What was seen, and a last look; None where the worker has gone."""
         found = {number: task.result() for number, task in self.tasks.items()}
         self.sockets = sockets
         last = await self._snapshot()
         if last is None or not self._snapshots:
             return None
-        newest = found[max(found)][0] if found else Stack(trouble=SCARCE if scarce else "")
+        newest = found[max(found)][0] if found else Stack(trouble="" if self._most else SCARCE)
         snapshots = [*(_with(each, found.get(number)) for number, each in enumerate(self._snapshots)), last]
         each = self.worker
         brief = Worker(
@@ -319,13 +318,10 @@ class _Looking:
         return _snapshot(worker, self.begun, None) if self.blocks else seen
 
 
-def _is_scarce(memory: tuple[int, int], processes: tuple[int, int]) -> bool:
-    """Whether a node with so much used of its limits takes no stacks."""
-    return any(used > NEAR * limit > 0 for used, limit in (memory, processes))
-
-
-def _most_stacks(workers: int) -> int:
-    """Of each of so many workers."""
+def _most_stacks(memory: tuple[int, int], processes: tuple[int, int], workers: int) -> int:
+    """Of each of so many workers; 0 on a node that has used so much of its limits that it takes none."""
+    if any(used > NEAR * limit > 0 for used, limit in (memory, processes)):
+        return 0
     return max(2, MAX_STACKS // max(1, workers))
 
 
