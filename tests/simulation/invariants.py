@@ -1405,7 +1405,8 @@ class Checker:
         lives = [life for life in (self._lives[i] for i in self._at_key.values()) if life.owner not in self._world.ends]
         old = [life for life in lives if life.born < end.at - LAG and life.owner not in self._noticed]
         quiet = sum(at > end.at for at in self._ends_of_masters) <= masters
-        both = self._leader in self._world.ends and self._leader != end.owner  # who came after it died, too
+        dead = self._leader in self._world.ends  # also one whose request to lead was done after its death
+        both = dead and (self._leader != end.owner or self._elected_at > end.at)
         if self.calm and old and quiet and not both and self.last_header is published.header:
             self._violated("what ends a round is answered at once", f"{end.owner} was killed at {end.at:.3f}")
 

@@ -1448,8 +1448,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "another-runs-leases: workers of an earlier run continue in this one",
         Edit("master/data/ledger.py::Ledger.turn", "since is None or ...", "since is not None and ..."),
         "what a lost worker had comes back",
-        "seed 549 / job restarts=1 data=ack shard=1 epochs=2 roles=worker:1:3:one:yes / running.1+6 start n1 / "
-        "leased.14+0 worker n1 0 killed / leased.16+0 worker n1 0 killed",
+        "seed 549 / job work=4 restarts=1 data=ack shard=1 epochs=2 roles=worker:1:3:one:yes / running.1+6 start n1 / "
+        "started.2+0 worker n1 0 exit3 / leased.16+0 worker n1 0 killed",
     ),
     Mutant(
         "told-again: the failure of a worker that continues counts twice",
