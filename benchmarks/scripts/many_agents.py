@@ -183,7 +183,7 @@ class NoMachine:
         self, tag: str, silence: float | None, changed: Callable[[], None]
     ) -> "tuple[NoMachine, NoGuard, Services]":
         beside: Any = self  # no framework here has any services, and nothing is asked of these
-        services = Services(tag=tag, output=beside, guardian=beside, apart=set(), limits=None, changed=changed)
+        services = Services(tag, beside, beside, set(), None, changed)
         return self, NoGuard(), services
 
     def ports(self, count: int, least: int) -> "NoPorts":

@@ -397,10 +397,7 @@ class Ledger:
                 continues, as in another run. In tracking mode "checkpoint" all return to a position.
         """
         if self.dataset.tracking == "ack":
-            for rank, parts in list(self._workers.items()):
-                for worker in list(parts.values()):
-                    if since is None or worker.round < since.get(rank, round):
-                        self._lose(worker)
+            self._lose([one for one in self._all if since is None or one.round < since.get(one.rank, round)])
         else:
             self._frontier, self._returned, self._workers, self._twice = 0, [], {}, set()
         self._opened, self._votes = {}, {}
@@ -409,11 +406,16 @@ class Ledger:
         )
         self.changed, self._end_known = True, None
 
-    def _lose(self, worker: _Worker) -> None:
-        """What it has is leased anew; it was at the first of that."""
-        for index, piece in enumerate(worker.leases.values()):
-            self._return(replace(piece, returned=piece.returned + (index == 0)))
-        del self._workers[worker.rank][worker.part]
+    def _lose(self, gone: Sequence[_Worker]) -> None:
+        """What they have is leased anew; each was at the first of that."""
+        back: dict[int, Piece] = {}
+        for worker in gone:
+            del self._workers[worker.rank][worker.part]
+            for place, piece in enumerate(worker.leases.values()):
+                at_it = replace(piece, returned=piece.returned + (place == 0))
+                back[piece.shard_index] = max(at_it, back.get(piece.shard_index, at_it))
+        for piece in back.values():
+            self._return(piece)
 
     # -- requests -------------------------------------------------------------------------------------------------
 
@@ -430,8 +432,7 @@ class Ledger:
         checkpoint = self.dataset.tracking == "checkpoint"
         if request.round < (self.round if since is None or checkpoint else max(since, newest)):
             return Answer("stale", f"round {request.round} is over: the job is in round {self.round}")
-        for before in [each for each in parts.values() if each.round < request.round]:
-            self._lose(before)  # its agent has started that rank anew
+        self._lose([each for each in parts.values() if each.round < request.round])  # that rank was started anew
         if request.kind == "open":
             return self._open(request)
         if checkpoint and not self._state.begun:
@@ -558,10 +559,13 @@ class Ledger:
         self._return(worker.leases.pop(shard_index))
 
     def _return(self, piece: Piece) -> None:
-        if piece.shard_index in self._twice:
-            self._twice.remove(piece.shard_index)  # the other rank still has it
-        else:
-            insort(self._returned, piece)
+        twice = piece.shard_index in self._twice
+        self._twice.discard(piece.shard_index)
+        for worker in self._all if twice else ():
+            if other := worker.leases.get(piece.shard_index):  # the other rank still has it
+                worker.leases[piece.shard_index] = max(piece, other)
+                return
+        insort(self._returned, piece)
 
     def _done(self, worker: _Worker, shard_index: int, now: float) -> None:
         del worker.leases[shard_index]

@@ -971,7 +971,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "leases-forgotten: what the last round's workers had is not leased anew",
         Edit(
             "master/data/ledger.py::Ledger",
-            "self._return(replace(piece, returned=piece.returned + (index == 0)))",
+            "for piece in back.values(): self._return(piece)",
             "pass",
         ),
         "a shard is done when its output is written",
@@ -1418,13 +1418,13 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "survivors-leases: a round returns what all workers have",
-        Edit("master/data/ledger.py::Ledger.turn", "worker.round < since.get(rank, number)", "True"),
+        Edit("master/data/ledger.py::Ledger.turn", "one.round < since.get(one.rank, number)", "True"),
         "a worker that continues keeps its shards",
         "seed 1 / job data=ack roles=chief:1:1:one:yes,worker:1:3:one:yes / leased.1+0 kill n1",
     ),
     Mutant(
         "lost-leases: a lost worker keeps what it has",
-        Edit("master/data/ledger.py::Ledger.turn", "worker.round < since.get(rank, number)", "False"),
+        Edit("master/data/ledger.py::Ledger.turn", "one.round < since.get(one.rank, number)", "False"),
         "what a lost worker had comes back",
         "seed 28 / job data=ack epochs=2 / leased.9+0 kill n1",
     ),
@@ -1432,13 +1432,11 @@ MUTANTS: tuple[Mutant, ...] = (
         "heir: a worker has what the one before it had",
         Edit(
             "master/data/ledger.py::Ledger.turn",
+            "self._lose([one for one in self._all if since is None or one.round < since.get(one.rank, number)])",
             """
-            if since is None or worker.round < since.get(rank, number):
-                self._lose(worker)
-            """,
-            """
-            if since is None or worker.round < since.get(rank, number):
-                worker.round, worker.sequence, worker.answer = number, 0, None
+            for one in self._all:
+                if since is None or one.round < since.get(one.rank, number):
+                    one.round, one.sequence, one.answer = number, 0, None
             """,
         ),
         "a worker has no shard that it was not given",

@@ -242,7 +242,7 @@ class PretendedMachine:
         self, tag: str, silence: float | None, changed: Callable[[], None]
     ) -> tuple[PretendedWorkers, PretendedGuard, Services]:
         beside: Any = self  # no framework here has any services, and nothing is asked of these
-        services = Services(tag=tag, output=beside, guardian=beside, apart=set(), limits=None, changed=changed)
+        services = Services(tag, beside, beside, set(), None, changed)
         return self.set, PretendedGuard(), services
 
     def ports(self, count: int, least: int) -> PretendedPorts:
@@ -602,13 +602,13 @@ class TestAStoreThatTakesNoWrites:
 
         async def scenario(job: Job) -> None:
             await job.runs(1)
-            await later(10 * PATIENCE)
+            await later(4 * PATIENCE)
             assert job.machine.set.alive
             job.machine.set.end()
             await later(PATIENCE / 2)
             store.mend()
 
-        ended, _ = live(store, scenario, enough=20 * PATIENCE)
+        ended, _ = live(store, scenario, enough=8 * PATIENCE)
         assert ended.code == SUCCEEDED
 
     def test_for_a_while_does_not_keep_a_node_that_was_evicted_from_coming_back(self) -> None:
