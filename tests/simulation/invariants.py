@@ -1059,6 +1059,12 @@ class Checker:
             return 3 * self._did.get("failed_start", 0) + (early if self._shape.inplace else 0)
         return sum(1 for end in self._world.ends.values() if end.code not in (None, 0))
 
+    def _is_optional(self, round: _Published, owner: str) -> bool:
+        """The job goes on without that agent's role: what happens there has a budget of its own, and blames nobody."""
+        incarnations = {life.member.incarnation for life in self._lives.values() if life.owner == owner}
+        mine = next((each for name, each in round.assignments.items() if name in incarnations), None)
+        return mine is not None and self.roles is not None and self.roles.is_optional(mine.role)
+
     def _check_root_cause(self, published: _Published, charged: Tally) -> None:
         """The root cause is what was done, not what followed from it."""
         header = published.header
@@ -1075,6 +1081,7 @@ class Checker:
             names = ", ".join(f"{worker.name} ({how})" for worker, how, _, _ in hurts)
             self._violated("the root cause is what was done", f"rank {exit_.rank} is blamed: {names}")
         crashed = [worker for worker, how, *_ in hurts if how in ("killed", "segv") and not worker.told]
+        crashed = [worker for worker in crashed if not (found and self._is_optional(found, worker.owner))]
         soon = hurts and max(at for *_, at in hurts) - min(at for *_, at in hurts) < HEARD / 5
         if crashed and soon and exit_.signal is None:
             names = ", ".join(worker.name for worker in crashed)
@@ -1434,8 +1441,15 @@ class Checker:
         header = self.last_header
         if not usable or (header and header.final) or self._shape.typed:
             return
-        group = self._running.get(header.number) if header and header.state == "open" else None
-        if group is None or any(worker.ended and worker.ended[0] != 0 for worker in group.workers.values()):
+        group = None
+        if header and header.state == "open":  # workers may go on in it that have trained since an earlier one
+            continues = [each.since for each in self._published[-1].assignments.values() if each.since]
+            numbers = [header.number, *sorted(continues, reverse=True)]
+            group = next((self._running[number] for number in numbers if number in self._running), None)
+        workers = (
+            [] if group is None else [each for each in group.workers.values() if each.owner not in self._world.ends]
+        )
+        if not workers or any(worker.ended and worker.ended[0] != 0 for worker in workers):
             state = f"round {header.number} is {header.state}" if header else "there was no round"
             self._violated("after the faults a job trains again", f"{able} could; {state}")
 
