@@ -550,6 +550,7 @@ class Checker:
         if member.report.state == "succeeded":
             self._succeeded.setdefault((member.incarnation, member.report.round), now)
         unable = self._failed_starts.get(client, 0) >= GIVES_UP or self._has_unkillable(client)
+        unable = unable or self._did.get("service", 0) >= GIVES_UP  # each before it was ready
         if member.report.state == "unfit" and told.state != "unfit" and not unable:
             self._violated("a node that can start workers stays", f"{client}: {member.report.problem}")
         if member.report.state == "failed" and member.report.problem and self._has_unkillable(client):
@@ -1368,6 +1369,7 @@ class Checker:
                     fine
                     or (bool(states) and "while this node was not a member" in end.reason)
                     or self._has_unkillable(end.owner)
+                    or ("the service" in end.reason and self._did.get("service", 0) >= GIVES_UP)
                 )
             case 2:
                 fine = stranger or ("succeeded" in states and late) or self._did.get("stranger", 0) > 0
@@ -1377,7 +1379,9 @@ class Checker:
             case 3:
                 fine = "timeout" in states
             case 4:
-                fine = trouble and not (self._world.is_master(end.owner) and end.owner in self._heard)
+                never_in = "StoreRefused" in end.reason  # it could not begin, and who started it is told at once
+                heard = self._world.is_master(end.owner) and end.owner in self._heard
+                fine = trouble and (never_in or not heard)
             case 5:
                 fine = "repeated" in states
             case _:

@@ -202,7 +202,7 @@ class RoleRules:
                 self._violated("workers that continue keep their ranks", f"{was} became {each}")
         if any(self._by_name[each.role].on_loss == "all" for each in on) and meeting != before.meeting:
             self._violated("workers that continue have a place to meet", f"{before.meeting} became {meeting}")
-        if not running or not self._checker.calm or {"failed_start", "taken_port"} & set(self._checker.done):
+        if not running or not self._checker.calm or {"failed_start", "taken_port", "service"} & set(self._checker.done):
             return
         touched = {each.role for i, each in before.assignments.items() if i not in now or i in hurt}
         touched |= {each.role for i, each in now.items() if i not in before.assignments}

@@ -247,8 +247,8 @@ class ServiceRules:
         if mine is None or header is None or header.number != line["round"]:
             return  # another has been published meanwhile
         expected = {
-            "world_size": header.world_size,
-            "nodes": header.nodes,
+            "world_size": mine.world_size,  # as its workers are told: more than there are, where one went alone
+            "nodes": mine.group_size,
             "master_addr": header.master_addr,
             "master_port": header.master_port,
             "node_rank": mine.group_rank,
