@@ -131,6 +131,7 @@ class Service:
         between_nodes: services of this kind speak to those of other nodes. Where the job's nodes prove themselves to
             each other, the line has `tls` for that: `authority`, `certificate` and `key` in PEM, and the `name` in each
             certificate, which is empty where the user's own authority vouches for whatever name there is.
+        variable: by which the workers of its node get the words that it said with `ready`; empty: by none.
     """
 
     name: str
@@ -139,6 +140,7 @@ class Service:
     where: Literal["first", "every"] = "first"
     ready_seconds: float = 30.0
     between_nodes: bool = False
+    variable: str = ""
 
 
 @dataclass(frozen=True, slots=True)

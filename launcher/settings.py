@@ -215,6 +215,7 @@ class Options:
         node_check: this node is checked before it takes part.
         roles: of the job; empty: it has none.
         node_role: the only one that this node takes; empty: any.
+        servers: parameter servers.
         platform: the platform on which a master's process starts the job's nodes; empty: it starts none.
         given: the flags that apply to every node of the job, as `--name=value` (see `join_command`).
         notes: one line for each flag of the user that does nothing here.
@@ -254,6 +255,7 @@ class Options:
     node_check: bool
     roles: tuple[Role, ...]
     node_role: str
+    servers: int
     platform: Literal["", "kubernetes"]
     output: Output
     given: tuple[str, ...]

@@ -22,6 +22,7 @@ from ...master.data.shard import Layout, ShardsError, Span
 from ...rendezvous.base.visible import visible
 from ...rendezvous.wire.frame import TooLong
 from ...rendezvous.wire.values import Malformed
+from . import pushes
 from .channel import Back, Call, Channel
 from .context import AGENT, context
 from .saves import Saves
@@ -300,7 +301,7 @@ class Leaser:
                 self.opened = True
                 return
             if self.outstanding is None:
-                dataset = self.layout.dataset(self.tracking)
+                dataset = replace(self.layout.dataset(self.tracking), alone=bool(pushes.registered))
                 self._send(replace(self._request("open"), dataset=dataset, restored=self.restored))
             self._settle()
 
@@ -359,8 +360,7 @@ class Leaser:
 
     def _send(self, request: Request) -> None:
         assert self.wire is not None and self.outstanding is None
-        self.outstanding = request
-        self.sent = time.monotonic()
+        self.outstanding, self.sent = request, time.monotonic()
         try:
             self.wire.send(Call("ledger", self.client.round, request))
         except (OSError, TooLong) as error:

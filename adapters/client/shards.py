@@ -18,6 +18,7 @@ from typing import NoReturn
 
 from ...master.data.ledger import DONE, Tracking
 from ...master.data.shard import Files, Layout, Span
+from . import pushes
 from .ledger_client import Client, Leaser, NoLedger, ShardsMisused, client_of
 from .saves import Saves
 
@@ -97,6 +98,8 @@ class Shard:
                 raise ShardsMisused(
                     f"done() was called twice for shard {self.key}: call it once, after its last record"
                 )
+        self._push(len(self))
+        with self._leaser.lock:
             self._said, self._progress = True, len(self)
         self._leaser.said(self._span, DONE)
 
@@ -127,9 +130,18 @@ class Shard:
                 )
             if count == self._progress:
                 return
+        self._push(count)
+        with self._leaser.lock:
             self._progress = count
         if self._leaser.tracking == "checkpoint":
             self._leaser.said(self._span, DONE if count == len(self) else self.offset + count)
+
+    def _push(self, count: int) -> None:
+        """What is computed from the records up to the first `count` of `indices` goes to the job's servers."""
+        for each in pushes.registered if count > self._progress else ():
+            each.push(
+                self._leaser.layout.name, self._span.shard_index, self.offset + self._progress, self.offset + count
+            )
 
 
 class Shards(Iterator[Shard]):
@@ -177,10 +189,14 @@ class Shards(Iterator[Shard]):
             elastic_run.exceptions.AgentGone: the launcher has ended.
             elastic_run.exceptions.AgentTimeout: the launcher does not answer.
         """
-        taken = self._leaser.take()
-        if taken is None:
-            raise StopIteration
-        return Shard(self._leaser, *taken)
+        while (taken := self._leaser.take()) is not None:
+            span, offset = taken
+            for each in pushes.registered:
+                offset = each.start_of(self._layout.name, span.shard_index, offset)
+            if offset < len(span) or not pushes.registered:
+                return Shard(self._leaser, span, offset)
+            self._leaser.said(span, DONE)
+        raise StopIteration
 
     def flush(self) -> None:
         """Returns when the master has stored everything that was marked done.

@@ -114,6 +114,7 @@ FLAGS: tuple[Flag, ...] = (
             "Workers per node: a number, cpu, gpu, or auto (the GPUs, else the CPUs).",
             "1",
         ),
+        _own("servers=N", "Parameter servers, for tables of embeddings: 0 or, on one machine, 1.", "0"),
         _own("node-unit=N", "The number of nodes in a round is a multiple of this number (slices, racks).", "1"),
         Flag("standalone", "This machine only: no endpoint, no server.", own_node=True),
         _own(

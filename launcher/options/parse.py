@@ -23,7 +23,7 @@ from ...rendezvous.round import OnHang, OnStraggler, ScaleUp
 from ...rendezvous.store.endpoint import DEFAULT_PORT, MalformedEndpoint, authority, parse_endpoints
 from ...rendezvous.version import VERSION
 from ..errors import UsageError
-from ..settings import Nodes, Options
+from ..settings import Command, Nodes, Options
 from . import config_file, flags, roles
 from .command import check_target, derived_job_id, read_command, user_of
 from .flags import Scanned, did_you_mean
@@ -140,6 +140,7 @@ def parse(
         node_check=scanned.has("node-check"),
         roles=declared,
         node_role=roles.node_role(declared, scanned),
+        servers=_servers(scanned, nodes, command, here=here),
         platform=_platform(scanned, workers),
         output=read_output(scanned, most, environ),
         given=given,
@@ -182,6 +183,17 @@ def _nodes(scanned: Scanned, notes: list[str]) -> Nodes:
             f"for example --nnodes={least}:{(least + unit - 1) // unit * unit}"
         )
     return Nodes(least, most, unit)
+
+
+def _servers(scanned: Scanned, nodes: Nodes, command: Command, *, here: bool) -> int:
+    count, source = whole(scanned, "servers", 0), scanned.source("servers")
+    if not count:
+        return 0
+    if count > 1 or nodes.maximum > 1:
+        raise UsageError(f"{source}: servers run on one machine for now, one of them: write --servers=1 --nnodes=1")
+    if here:
+        check_packages(source, ("numpy", "numba"), command.python, Path.cwd())
+    return count
 
 
 def _platform(scanned: Scanned, workers: bool) -> Literal["", "kubernetes"]:

@@ -74,6 +74,7 @@ class Dataset:
         shuffle, seed: the order, see `shard.py`.
         tracking: whose word counts.
         files: a digest of the files' names and lengths; empty where there are none.
+        alone: no shard is leased to a second worker, whose work would count: its gradients go to servers.
     """
 
     name: str
@@ -85,6 +86,7 @@ class Dataset:
     seed: int = 0
     tracking: Tracking = "checkpoint"
     files: str = ""
+    alone: bool = False
 
     @property
     def total(self) -> int:
@@ -323,6 +325,10 @@ class Ledger:
         return self._state.dataset
 
     @property
+    def _leases_once(self) -> bool:
+        return self.dataset.tracking != "ack" or self.dataset.alone
+
+    @property
     def round(self) -> int:
         """The job's, as of the last request or turn."""
         return self._state.round
@@ -481,7 +487,7 @@ class Ledger:
 
     def due(self, now: float) -> float | None:
         """When a waiting exchange may be answered without any change; None: never. In seconds on the caller's clock."""
-        if self.dataset.tracking != "ack" or self._returned or self._frontier < self.dataset.total:
+        if self._leases_once or self._returned or self._frontier < self.dataset.total:
             return None
         moments = [worker.head_since + self._patience for worker in self._all if worker.leases]
         return min((moment for moment in moments if moment > now), default=None)
@@ -607,7 +613,7 @@ class Ledger:
 
     def _second(self, idle: _Worker, now: float) -> Piece | None:
         """What an idle worker may do a second time: the last that waits in somebody's queue, else what takes long."""
-        if self.dataset.tracking != "ack" or idle.leases:
+        if self._leases_once or idle.leases:
             return None
         for rank, piece in self._end.waiting:
             if rank != idle.rank:

@@ -15,6 +15,11 @@
     │   ├── ShardsRefused        (RuntimeError)   the ranks contradict each other, or an earlier run of the job
     │   ├── NoLedger       (RuntimeError)   the launcher has no ledger that all ranks could ask
     │   └── RoundOver      (RuntimeError)   the job is in another round, and the launcher ends this worker
+    ├── ServersError                        servers: tables of embeddings
+    │   ├── TableMisused   (ValueError)     the script declares or uses a table as it cannot be
+    │   ├── ServerGone     (ConnectionError)    a server does not answer
+    │   ├── ServerFull     (MemoryError)    the rows do not fit into the server's memory
+    │   └── PushRefused    (RuntimeError)   the records are not this worker's any more, or not in their order
     ├── SamplerError                       torch: ElasticBatchSampler
     │   ├── BadSampler        (ValueError)     the script asks for what cannot be
     │   ├── WorldSizeRefused   (ValueError)     so many ranks cannot train like this
@@ -36,6 +41,7 @@ from .adapters.client.commits import StateLost
 from .adapters.client.context import BadEnvironment
 from .adapters.client.ledger_client import NoLedger, RoundOver, ShardsMisused, ShardsNotDone, ShardsRefused
 from .adapters.client.rounds import NoAgent
+from .adapters.servers.errors import PushRefused, ServerFull, ServerGone, ServersError, TableMisused
 from .adapters.torch.errors import ProcessGroupExists, UnsupportedState
 from .launcher.errors import LaunchFailed, UsageError
 from .master.data.lockstep import (
@@ -63,15 +69,20 @@ __all__ = [
     "NoAgent",
     "NoLedger",
     "ProcessGroupExists",
+    "PushRefused",
     "RanksDiffer",
     "RoundOver",
     "SamplerError",
     "SamplerMisused",
+    "ServerFull",
+    "ServerGone",
+    "ServersError",
     "ShardsError",
     "ShardsMisused",
     "ShardsNotDone",
     "ShardsRefused",
     "StateLost",
+    "TableMisused",
     "UnsupportedState",
     "UsageError",
     "WorldSizeRefused",

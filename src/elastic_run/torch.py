@@ -8,6 +8,7 @@ Importing this loads torch.
 from .adapters.client.commits import StateLost as StateLost  # its public path is elastic_run.exceptions.StateLost
 from .adapters.torch.attempt import Attempt, HostsUpdated
 from .adapters.torch.checkpoint import Checkpoint
+from .adapters.torch.embedding import Embedding
 from .adapters.torch.leased_batches import ElasticIterableDataset, ElasticLoader, Records
 from .adapters.torch.lockstep_batches import ElasticBatchSampler
 from .adapters.torch.state import State, run
@@ -18,6 +19,7 @@ __all__ = [
     "ElasticBatchSampler",
     "ElasticIterableDataset",
     "ElasticLoader",
+    "Embedding",
     "HostsUpdated",
     "Records",
     "State",

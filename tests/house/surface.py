@@ -17,20 +17,22 @@ SURFACE = lists(
     {
         "elastic_run": """
         Context LaunchFailed Rounds __version__ compat context data exceptions is_current_round jax launch rounds
-        tensorflow torch trace xgboost
+        servers tensorflow torch trace xgboost
     """,
         "elastic_run.compat": "elastic_launch",
         "elastic_run.data": "Part Shard Shards shards",
         "elastic_run.exceptions": """
         AgentGone AgentTimeout BadCheckpoint BadDataset BadEnvironment BadSampler BadSamplerState BadShardsState
-        ElasticRunError LaunchFailed NoAgent NoLedger ProcessGroupExists RanksDiffer RoundOver SamplerError
-        SamplerMisused ShardsError ShardsMisused ShardsNotDone ShardsRefused StateLost UnsupportedState UsageError
-        WorldSizeRefused
+        ElasticRunError LaunchFailed NoAgent NoLedger ProcessGroupExists PushRefused RanksDiffer RoundOver SamplerError
+        SamplerMisused ServerFull ServerGone ServersError ShardsError ShardsMisused ShardsNotDone ShardsRefused
+        StateLost TableMisused UnsupportedState UsageError WorldSizeRefused
     """,
         "elastic_run.jax": "initialize",
         "elastic_run.tensorflow": "Checkpoint Records ShardsDataset shards_dataset",
+        "elastic_run.servers": "Adagrad Adam FTRL Momentum Normal SGD Uniform Zeros",
         "elastic_run.torch": """
-        Attempt Checkpoint ElasticBatchSampler ElasticIterableDataset ElasticLoader HostsUpdated Records State run
+        Attempt Checkpoint ElasticBatchSampler ElasticIterableDataset ElasticLoader Embedding HostsUpdated Records
+        State run
     """,
         "elastic_run.trace": "mark span",
         "elastic_run.xgboost": "communicator_args",
@@ -48,6 +50,14 @@ MEMBERS = lists(
         "elastic_run.data.Part": "",
         "elastic_run.data.Shard": "done epoch file index indices key number offset progress start stop",
         "elastic_run.data.Shards": "close flush load_state_dict mark part state_dict",
+        "elastic_run.servers.Adagrad": "code eps initial_accumulator_value lr",
+        "elastic_run.servers.Adam": "beta1 beta2 code eps lr",
+        "elastic_run.servers.FTRL": "beta code l1 l2 lr",
+        "elastic_run.servers.Momentum": "code lr momentum",
+        "elastic_run.servers.Normal": "code mean std",
+        "elastic_run.servers.SGD": "code lr",
+        "elastic_run.servers.Uniform": "code high low",
+        "elastic_run.servers.Zeros": "code",
         "elastic_run.tensorflow.Checkpoint": "callback commit restore save step",
         "elastic_run.tensorflow.Records": "epoch file indices key number offset start stop",
         "elastic_run.tensorflow.ShardsDataset": """
@@ -60,6 +70,7 @@ MEMBERS = lists(
     """,
         "elastic_run.torch.ElasticIterableDataset": "commit load_state_dict loader state_dict",
         "elastic_run.torch.ElasticLoader": "commit load_state_dict state_dict",
+        "elastic_run.torch.Embedding": "forward rows",
         "elastic_run.torch.Records": "epoch file indices key number offset start stop",
         "elastic_run.torch.State": """
         attempts check_host_updates commit context ddp register_reset_callbacks restore step sync

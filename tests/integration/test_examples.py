@@ -24,10 +24,11 @@ BY_FRAMEWORK = {
 NEEDS = {"horovod": "horovod", "jax": "jax", "tensorflow": "tf_keras", "xgboost": "xgboost"}
 
 
-def run(name: str, folder: Path, *args: str) -> str:
+def run(name: str, folder: Path, *args: str, servers: int = 0) -> str:
     """What the example has printed, with the launcher's lines."""
     framework = BY_FRAMEWORK.get(name, "torch")
-    words = ["--standalone", "--nproc-per-node=2", f"--framework={framework}", str(EXAMPLES / f"{name}.py"), *args]
+    words = ["--standalone", "--nproc-per-node=2", f"--framework={framework}", f"--servers={servers}"]
+    words += [str(EXAMPLES / f"{name}.py"), *args]
     done = subprocess.run(
         [sys.executable, "-m", "elastic_run", *words],
         cwd=folder,
@@ -59,6 +60,13 @@ def test_a_model_learns_though_a_worker_is_killed(tmp_path: Path, name: str) -> 
     assert int(again[0]) == 0 and int(again[-1]) > 0, printed
     (accuracy,) = re.findall(r"(?:accuracy on 360 unseen digits|after \d+ steps): ([\d.]+) %", printed)
     assert float(accuracy) > 85
+
+
+def test_clicks_are_learned_though_a_worker_is_killed(tmp_path: Path) -> None:
+    printed = run("clicks", tmp_path, "--fail", servers=1)
+    assert "died by SIGKILL (9)" in printed
+    (right,) = re.findall(r"right about ([\d.]+)% of 5000 other records", printed)
+    assert float(right) > 85
 
 
 def test_every_picture_gets_its_label_though_a_worker_is_killed(tmp_path: Path) -> None:

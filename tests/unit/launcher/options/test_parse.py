@@ -1066,3 +1066,10 @@ class TestRoles:
     def test_that_contradict_themselves_are_refused(self, flags: str, words: str) -> None:
         with pytest.raises(UsageError, match=re.escape(words)):
             options(flags)
+
+
+def test_servers_run_on_one_machine() -> None:
+    assert options("").servers == 0
+    for words in ("--servers=2", "--servers=1 --nnodes=1:2", "--servers=1 --roles=a:1,b:1"):
+        assert "servers run on one machine for now, one of them: write --servers=1 --nnodes=1" in refusal(words)
+    assert "--servers=-1" in refusal("--servers=-1")

@@ -823,3 +823,21 @@ def test_a_cut_is_kept_once_and_not_with_every_rank() -> None:
     for rank in range(world):
         assert ok(again(ledger) if rank == 0 else ledger, cutting(rank, 2, 1, 5, world=world)).position == position
     assert len(written(ledger.state)) < CONSTANT + world * (PER_OWNER + 2 * PER_LEASE)
+
+
+def test_a_shard_whose_gradients_go_to_servers_has_one_worker() -> None:
+    """A second one would push what the first has pushed."""
+
+    def is_leased_twice(*, alone: bool) -> bool:
+        dataset = Dataset("d", 10, 10, 1, tracking="ack", alone=alone)
+        ledger = Ledger(fresh(dataset), 0.0)
+        for rank in range(2):
+            ledger.answer(Request("open", "d", 1, rank, 2, dataset=dataset), 0.0)
+        first = ledger.answer(Request("exchange", "d", 1, 0, 2, sequence=1, wants=1), 0.0)
+        assert first and first.leases
+        second = ledger.answer(Request("exchange", "d", 1, 1, 2, sequence=1, wants=1), 1e6)
+        assert (ledger.due(0.0) is None) == alone
+        return second is not None and bool(second.leases)
+
+    assert is_leased_twice(alone=False)
+    assert not is_leased_twice(alone=True)

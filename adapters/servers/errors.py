@@ -1,0 +1,23 @@
+"""What a script that uses tables on servers can meet."""
+
+from ...rendezvous.base.errors import ElasticRunError
+
+
+class ServersError(ElasticRunError, public=True):
+    """A table on the job's servers cannot be used."""
+
+
+class TableMisused(ServersError, ValueError, public=True):
+    """A table is declared or used in a way that cannot be; the message says what to change."""
+
+
+class ServerGone(ServersError, ConnectionError, public=True):
+    """A server's connection is lost, or it does not answer."""
+
+
+class ServerFull(ServersError, MemoryError, public=True):
+    """The rows that are wanted do not fit into the server's memory. Nothing of the push was applied."""
+
+
+class PushRefused(ServersError, RuntimeError, public=True):
+    """A push is of records that are not this worker's any more, or that do not follow those before them."""

@@ -1,0 +1,89 @@
+"""A message with arrays, as it goes over a connection: how long its head is, the head in JSON, the arrays' bytes.
+
+Numbers are little-endian. The head says of each array what it is, so that its bytes are read to where they stay.
+"""
+
+import math
+import struct
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+import numpy as np
+
+from ...rendezvous.base.frozen import dataclass
+from ...rendezvous.wire.values import Count, Malformed, Within, decode, encode
+from .tables import Array, Arrays, Reply, Request
+
+PREFIX = struct.Struct("<I")
+
+LONGEST_HEAD = 1 << 20
+"""Bytes."""
+
+MOST_BYTES = 1 << 28
+"""Of a message's arrays together."""
+
+_Length = Annotated[int, Within(0, MOST_BYTES)]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What an array is: its numbers, and how many in each dimension."""
+
+    dtype: Literal["i8", "f4"]
+    lengths: Annotated[tuple[_Length, ...], Count(2)]
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """The head of a request."""
+
+    request: Request
+    arrays: Annotated[tuple[Shape, ...], Count(4096)] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Replying:
+    """The head of an answer."""
+
+    reply: Reply
+    arrays: Annotated[tuple[Shape, ...], Count(4096)] = ()
+
+
+def shapes_of(arrays: Arrays) -> tuple[Shape, ...]:
+    """What a head says of these, each of int64 or float32."""
+    return tuple(Shape(each.dtype.str[1:], each.shape) for each in arrays)  # pyright: ignore[reportArgumentType]
+
+
+def pack(head: Asking | Replying, arrays: Arrays) -> list[bytes | memoryview]:
+    """What goes over the connection, piece by piece; the arrays are not copied where they are whole."""
+    body = encode(head)
+    return [PREFIX.pack(len(body)) + body, *(_bytes_of(np.ascontiguousarray(each)) for each in arrays if each.size)]
+
+
+def make_arrays(shapes: Sequence[Shape]) -> list[Array]:
+    """Arrays for what such a head announces. Raises Malformed where it is too much."""
+    if sum(math.prod(each.lengths) * int(each.dtype[1]) for each in shapes) > MOST_BYTES:
+        raise Malformed(f"a message's arrays have at most {MOST_BYTES} bytes: use smaller batches")
+    return [np.empty(each.lengths, each.dtype) for each in shapes]
+
+
+def length_of_head(prefix: bytes | bytearray) -> int:
+    """How many bytes the head has. Raises Malformed."""
+    (length,) = PREFIX.unpack(prefix)
+    if length > LONGEST_HEAD:
+        raise Malformed(f"a head of {length} bytes: it has at most {LONGEST_HEAD}")
+    return length
+
+
+def read_head(kind: Any, head: bytes | bytearray) -> Any:
+    """An Asking or a Replying. Raises Malformed."""
+    return decode(kind, bytes(head))
+
+
+def buffers_of(arrays: Arrays) -> list[memoryview]:
+    """Where the arrays' bytes are to be read to."""
+    return [_bytes_of(each) for each in arrays if each.size]
+
+
+def _bytes_of(array: Array) -> memoryview:
+    return array.data.cast("B")

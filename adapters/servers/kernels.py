@@ -1,0 +1,266 @@
+"""The loops over ids and rows, compiled by numba: each runs without the interpreter's lock, on one core.
+
+An index has PARTS parts, each open addressing with linear probing. The part of an id is by the first bits of its hash,
+its place there by the last: `keys[part, place]` (int64) is the id, `places[part, place]` (int64) its row and one, or 0
+where nothing is. `masks[part]` is the part's length, a power of two, less one. So every int64 can be an id, and an
+array that is all zeros is an empty index.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numba
+import numpy as np
+
+PART_BITS = 6
+
+PARTS = 1 << PART_BITS
+
+MISSING = -1
+"""The row of an id that has none."""
+
+SLOT_BITS = 10
+
+SLOTS = 1 << SLOT_BITS
+"""Ids live in so many slots, and slots on servers."""
+
+
+def compiled(loop: Callable[..., Any]) -> Any:  # Any: numba has no types that pyright could check
+    """The loop, to be compiled at its first call; kept for the next process where a folder for that can be written."""
+    try:
+        return numba.njit(cache=True, nogil=True)(loop)
+    except RuntimeError:
+        return numba.njit(nogil=True)(loop)
+
+
+@compiled
+def mix(number: int) -> Any:
+    """Scatters 64 bits: close ids get distant values. Source: the finalizer of splitmix64 (Steele et al., 2014)."""
+    word = np.uint64(number)
+    word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return word ^ (word >> np.uint64(31))
+
+
+@compiled
+def find_slots(ids: Any, slots: Any) -> None:
+    """Writes the slot of each of `ids` into `slots`; other bits of the hash than those of the index."""
+    for position in range(len(ids)):
+        slots[position] = (mix(ids[position]) >> np.uint64(32)) & np.uint64(SLOTS - 1)
+
+
+@compiled
+def find_rows(keys: Any, places: Any, masks: Any, ids: Any, rows: Any, missing: Any) -> int:
+    """Writes the row of each of `ids` into `rows`, or MISSING. How many have none; `missing`: of those in each part."""
+    missing[:] = 0
+    for position in range(len(ids)):
+        wanted = ids[position]
+        hashed = mix(wanted)
+        part = hashed >> np.uint64(64 - PART_BITS)
+        at = hashed & masks[part]
+        while places[part, at] != 0 and keys[part, at] != wanted:
+            at = (at + np.uint64(1)) & masks[part]
+        rows[position] = places[part, at] - 1
+        if places[part, at] == 0:
+            missing[part] += 1
+    return missing.sum()
+
+
+@compiled
+def add_rows(keys: Any, places: Any, masks: Any, ids: Any, rows: Any, first: int) -> int:
+    """As `find_rows`; an id that has none gets the next row, from `first` on. The row after these.
+
+    Each part must have room for its own of `ids`.
+    """
+    following = first
+    for position in range(len(ids)):
+        if rows[position] != MISSING:
+            continue
+        wanted = ids[position]
+        hashed = mix(wanted)
+        part = hashed >> np.uint64(64 - PART_BITS)
+        at = hashed & masks[part]
+        while places[part, at] != 0 and keys[part, at] != wanted:
+            at = (at + np.uint64(1)) & masks[part]
+        if places[part, at] == 0:
+            keys[part, at] = wanted
+            following += 1
+            places[part, at] = following
+        rows[position] = places[part, at] - 1
+    return following
+
+
+@compiled
+def lengthen_part(keys: Any, places: Any, before: int, after: int) -> None:
+    """Makes room in one part, whose length becomes `after`: what lies in its first `before` places moves."""
+    count = 0
+    held = np.empty((before, 2), np.int64)
+    for at in range(before):
+        if places[at] != 0:
+            held[count, 0], held[count, 1] = keys[at], places[at]
+            count += 1
+            places[at] = 0
+    mask = np.uint64(after - 1)
+    for position in range(count):
+        at = mix(held[position, 0]) & mask
+        while places[at] != 0:
+            at = (at + np.uint64(1)) & mask
+        keys[at], places[at] = held[position, 0], held[position, 1]
+
+
+@compiled
+def count_parts(ids: Any) -> Any:
+    """How many of `ids` are in each part of an index."""
+    counts = np.zeros(PARTS, np.int64)
+    for position in range(len(ids)):
+        counts[mix(ids[position]) >> np.uint64(64 - PART_BITS)] += 1
+    return counts
+
+
+@compiled
+def merge_ids(ids: Any, keys: Any, places: Any, distinct: Any, inverse: Any) -> int:
+    """Writes each id once into `distinct`, in the order in which it is first met, and where it is into `inverse`.
+
+    `places` is all zeros, and as long as `keys`: a power of two, more than there are `ids`. How many are distinct.
+    """
+    mask = np.uint64(len(keys) - 1)
+    count = 0
+    for position in range(len(ids)):
+        wanted = ids[position]
+        at = mix(wanted) & mask
+        while places[at] != 0 and keys[at] != wanted:
+            at = (at + np.uint64(1)) & mask
+        if places[at] == 0:
+            keys[at] = wanted
+            distinct[count] = wanted
+            count += 1
+            places[at] = count
+        inverse[position] = places[at] - 1
+    return count
+
+
+@compiled
+def sum_rows(gradients: Any, inverse: Any, out: Any) -> None:
+    """Adds each row of `gradients` to the row of `out` that `inverse` names."""
+    for position in range(len(inverse)):
+        row = inverse[position]
+        for column in range(out.shape[1]):
+            out[row, column] += gradients[position, column]
+
+
+@compiled
+def gather_rows(values: Any, rows: Any, out: Any) -> None:
+    """Copies `values[rows]` into `out`."""
+    for position in range(len(rows)):
+        row = rows[position]
+        out[position] = values[row]
+
+
+@compiled
+def fill_uniform(values: Any, ids: Any, first: int, low: float, high: float, seed: int) -> None:
+    """Rows from `first` on, one for each of `ids`: uniform between `low` and `high`, by id and `seed` alone."""
+    scale = (high - low) * 2.0**-53
+    for position in range(len(ids)):
+        word = mix(np.uint64(ids[position]) ^ mix(np.uint64(seed)))
+        for column in range(values.shape[1]):
+            word = mix(word + np.uint64(0x9E3779B97F4A7C15))
+            values[first + position, column] = low + float(word >> np.uint64(11)) * scale
+
+
+@compiled
+def fill_normal(values: Any, ids: Any, first: int, mean: float, std: float, seed: int) -> None:
+    """As `fill_uniform`: normal with `mean` and `std`. Source: Box and Muller, 1958."""
+    for position in range(len(ids)):
+        word = mix(np.uint64(ids[position]) ^ mix(np.uint64(seed)))
+        for column in range(values.shape[1]):
+            word = mix(word + np.uint64(0x9E3779B97F4A7C15))
+            radius = math.sqrt(-2.0 * math.log((float(word >> np.uint64(11)) + 1.0) * 2.0**-53))
+            word = mix(word + np.uint64(0x9E3779B97F4A7C15))
+            values[first + position, column] = mean + std * radius * math.cos(
+                2.0 * math.pi * float(word >> np.uint64(11)) * 2.0**-53
+            )
+
+
+@compiled
+def apply_sgd(values: Any, rows: Any, gradients: Any, lr: float) -> None:
+    for position in range(len(rows)):
+        row = rows[position]
+        for column in range(values.shape[1]):
+            values[row, column] -= lr * gradients[position, column]
+
+
+@compiled
+def apply_momentum(values: Any, speed: Any, rows: Any, gradients: Any, lr: float, momentum: float) -> None:
+    for position in range(len(rows)):
+        row = rows[position]
+        for column in range(values.shape[1]):
+            speed[row, column] = momentum * speed[row, column] + gradients[position, column]
+            values[row, column] -= lr * speed[row, column]
+
+
+@compiled
+def apply_adagrad(values: Any, squares: Any, rows: Any, gradients: Any, lr: float, eps: float) -> None:
+    for position in range(len(rows)):
+        row = rows[position]
+        for column in range(values.shape[1]):
+            gradient = gradients[position, column]
+            squares[row, column] += gradient * gradient
+            values[row, column] -= lr * gradient / (math.sqrt(squares[row, column]) + eps)
+
+
+@compiled
+def apply_adam(
+    values: Any,
+    mean: Any,
+    square: Any,
+    steps: Any,
+    rows: Any,
+    gradients: Any,
+    lr: float,
+    beta1: float,
+    beta2: float,
+    eps: float,
+) -> None:
+    """Each row counts its own steps, as in torch's SparseAdam with one row a parameter."""
+    for position in range(len(rows)):
+        row = rows[position]
+        steps[row] += 1
+        first = 1.0 - beta1 ** steps[row]
+        second = math.sqrt(1.0 - beta2 ** steps[row])
+        for column in range(values.shape[1]):
+            gradient = gradients[position, column]
+            mean[row, column] = beta1 * mean[row, column] + (1.0 - beta1) * gradient
+            square[row, column] = beta2 * square[row, column] + (1.0 - beta2) * gradient * gradient
+            values[row, column] -= lr * mean[row, column] / first / (math.sqrt(square[row, column]) / second + eps)
+
+
+@compiled
+def apply_ftrl(
+    values: Any, squares: Any, linear: Any, rows: Any, gradients: Any, lr: float, beta: float, l1: float, l2: float
+) -> None:
+    """Source: McMahan et al., "Ad Click Prediction: a View from the Trenches", 2013, algorithm 1."""
+    for position in range(len(rows)):
+        row = rows[position]
+        for column in range(values.shape[1]):
+            gradient = gradients[position, column]
+            before = squares[row, column]
+            after = before + gradient * gradient
+            squares[row, column] = after
+            sigma = (math.sqrt(after) - math.sqrt(before)) / lr
+            z = linear[row, column] + gradient - sigma * values[row, column]
+            linear[row, column] = z
+            if abs(z) <= l1:
+                values[row, column] = 0.0
+            else:
+                values[row, column] = -(z - math.copysign(l1, z)) / ((beta + math.sqrt(after)) / lr + l2)
+
+
+@compiled
+def has_unusable(gradients: Any) -> bool:
+    """Whether one is not a finite number."""
+    for position in range(gradients.shape[0]):
+        for column in range(gradients.shape[1]):
+            if not math.isfinite(gradients[position, column]):
+                return True
+    return False

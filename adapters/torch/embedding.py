@@ -1,0 +1,102 @@
+"""Embeddings whose rows are on the job's servers, as a module of PyTorch."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.optim.optimizer import Optimizer, register_optimizer_step_pre_hook
+
+from ..servers import specs
+from ..servers.errors import TableMisused
+from ..servers.session import ServersClient, session
+
+MODES = ("sum", "mean")
+
+
+class Embedding(nn.Module):
+    """Looks rows up by id. A row is made on the job's servers when its id is first trained on; nobody says how many.
+
+    The gradients of a step are pushed by the call that says of which records they are: `shard.progress(n)` or
+    `shard.done()`. They are those of the loss that is there: each worker's own.
+
+    Args:
+        name: of the table: one for each, in a job.
+        dim: numbers in a row.
+        optimizer: of the rows, from `elastic_run.servers`.
+        initializer: what a row is before its first gradient; None: `Normal()`.
+        seed: of the initializer.
+        mode: what a bag of ids is: the "sum" of its rows, or their "mean".
+        unusable: what is done with gradients that are no finite numbers: "refuse" the push, or "skip" those rows.
+
+    Raises:
+        elastic_run.exceptions.TableMisused: the job has no servers, or other ranks declare the table otherwise.
+        elastic_run.exceptions.ServerGone: the server does not answer.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        dim: int,
+        optimizer: specs.Optimizer,
+        initializer: specs.Initializer | None = None,
+        *,
+        seed: int = 0,
+        mode: str = "sum",
+        unusable: str = "refuse",
+    ) -> None:
+        super().__init__()
+        if mode not in MODES or unusable not in ("refuse", "skip"):
+            raise TableMisused(f"mode={mode!r} must be sum or mean, and unusable={unusable!r} refuse or skip")
+        self.spec = specs.TableSpec(name, dim, optimizer, initializer or specs.Normal(), seed, unusable)
+        self._mode = mode
+        _open(self.spec)
+
+    def forward(self, ids: Tensor, offsets: Tensor | None = None) -> Tensor:
+        """The rows of `ids` (int64, any shape): ids.shape + (dim,), float32, where `ids` are.
+
+        Args:
+            offsets: int64, (bags,): where in `ids` (then of one dimension) each bag begins, as for `nn.EmbeddingBag`;
+                what is returned is (bags, dim).
+
+        Raises:
+            elastic_run.exceptions.TableMisused: the ids are no int64, or nothing says of which records they are.
+            elastic_run.exceptions.ServerGone: the server does not answer.
+        """
+        table = self.spec.name
+        if ids.dtype != torch.int64:
+            raise TableMisused(f"table {table!r}: ids are {ids.dtype}, and must be torch.int64")
+        here = session()
+        distinct, rows, inverse = here.pull(table, ids.detach().reshape(-1).cpu().numpy())
+        leaf = torch.as_tensor(rows).to(ids.device)
+        if self.training and torch.is_grad_enabled():
+            leaf.requires_grad_()
+            here.await_gradient(table, distinct, lambda: None if leaf.grad is None else leaf.grad.cpu().numpy())
+        places = torch.as_tensor(inverse).to(ids.device)
+        if offsets is None:
+            return functional.embedding(places.reshape(ids.shape), leaf)
+        return functional.embedding_bag(places, leaf, offsets, mode=self._mode)
+
+    def rows(self, ids: Tensor) -> Tensor:
+        """The rows of `ids` (int64, any shape) as they are now: ids.shape + (dim,), float32. No gradient follows."""
+        _, rows, inverse = session().pull(self.spec.name, ids.reshape(-1).cpu().numpy())
+        return torch.as_tensor(rows[inverse]).reshape(*ids.shape, self.spec.columns)
+
+    def extra_repr(self) -> str:
+        """What `print(model)` says of it."""
+        return f"{self.spec.name!r}, dim={self.spec.columns}, {self.spec.optimizer!r}"
+
+
+_checked: set[ServersClient] = set()
+
+
+def _open(spec: specs.TableSpec) -> None:
+    here = session()
+    here.open_table(spec)
+    if here not in _checked:
+        _checked.add(here)
+
+        def check(optimizer: Optimizer, *_: Any) -> None:
+            here.check_step(id(optimizer))
+
+        register_optimizer_step_pre_hook(check)

@@ -1,0 +1,179 @@
+"""The tables of a server: each record's gradient counts once, and what is wrong changes nothing."""
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from elastic_run.adapters.servers import kernels
+from elastic_run.adapters.servers.marks import PushSource
+from elastic_run.adapters.servers.specs import SGD, Adagrad, Adam, TableSpec, Uniform, Zeros
+from elastic_run.adapters.servers.tables import (
+    OpenTable,
+    PullRows,
+    PushGradients,
+    ReadMarks,
+    ReadPiece,
+    Reply,
+    Request,
+    Tables,
+)
+
+ALL = np.ones(kernels.SLOTS, bool)
+COUNTS = TableSpec("counts", 1, SGD(1.0), Zeros())
+
+
+def opened(*specs: TableSpec, memory: int = 1 << 24, here: Any = ALL) -> Tables:
+    tables = Tables(memory, here)
+    for spec in specs or (COUNTS,):
+        assert tables.answer(OpenTable(spec), ())[0].refused == ""
+    return tables
+
+
+def push(tables: Tables, ids: list[int], begin: int, end: int, *, lease: int = 1, shard: int = 0) -> Reply:
+    """As the gradient of a loss that counts the ids."""
+    distinct, times = np.unique(np.array(ids, np.int64), return_counts=True)
+    claim = PushSource("d", shard, lease, begin, end)
+    return tables.answer(PushGradients(("counts",), claim), (distinct, -times.astype(np.float32)[:, None]))[0]
+
+
+def counted(*servers: Tables) -> dict[int, float]:
+    found: dict[int, float] = {}
+    for tables in servers:
+        _, (ids, values) = tables.answer(ReadPiece("counts", 0), ())
+        for id_, value in zip(ids.tolist(), values[:, 0].tolist(), strict=True):
+            if value:
+                found[id_] = found.get(id_, 0.0) + value
+    return found
+
+
+SHARD = 24
+RECORDS = st.lists(st.integers(-50, 50), min_size=SHARD, max_size=SHARD)
+
+
+@settings(max_examples=200)
+@given(
+    records=RECORDS,
+    batch=st.integers(1, 9),
+    lives=st.lists(
+        st.tuples(st.integers(0, 5), st.sampled_from(["none", "first", "second", "both", "unsaid"])), max_size=6
+    ),
+)
+def test_each_record_counts_once_whatever_dies_between_servers_and_ledger(
+    records: list[int], batch: int, lives: list[tuple[int, str]]
+) -> None:
+    """One shard, two servers with half of the slots each, workers that die at any point of a push.
+
+    Each life does some batches; in its last one the push reaches neither server, one, or both, or the ledger hears
+    nothing of it. The next begins where the ledger stands, cuts its batches at the marks, and pushes again.
+    """
+    halves = np.arange(kernels.SLOTS) % 2 == 0
+    servers = [opened(here=halves), opened(here=~halves)]
+
+    def push_to(server: Tables, begin: int, end: int, lease: int) -> None:
+        ids = np.array(records[begin:end], np.int64)
+        slots = np.empty(len(ids), np.int64)
+        kernels.find_slots(ids, slots)
+        mine = halves if server is servers[0] else ~halves
+        assert push(server, ids[mine[slots]].tolist(), begin, end, lease=lease).refused == ""
+
+    said = 0  # to the ledger
+    for lease, (batches, death) in enumerate([*lives, (SHARD, "none")], 1):
+        replies = [server.answer(ReadMarks("d", 0), ())[0] for server in servers]
+        cuts = sorted({mark for reply in replies for mark in reply.marks})
+        begin = said
+        for number in range(batches + 1):
+            if begin == SHARD:
+                break
+            end = min([begin + batch, SHARD, *(cut for cut in cuts if cut > begin)])
+            last = number == batches and death != "none"
+            for server, name in zip(servers, ("first", "second"), strict=True):
+                if not last or death in (name, "both", "unsaid"):
+                    push_to(server, begin, end, lease)
+            if last:
+                break
+            begin = said = end
+    assert said == SHARD
+    assert counted(*servers) == {id_: float(times) for id_, times in Counter(records).items()}
+
+
+def test_what_was_applied_is_not_applied_again_and_nothing_is_left_out() -> None:
+    tables = opened()
+    assert push(tables, [1, 2, 2], 0, 3).count == 2
+    assert push(tables, [1, 2, 2], 0, 3).count == 0  # its answer was lost
+    assert push(tables, [7], 3, 4).count == 1
+    part, gap, none = push(tables, [2, 7], 2, 5), push(tables, [9], 6, 7), push(tables, [9], 4, 4)
+    assert (part.refused, gap.refused, none.refused) == ("records",) * 3
+    assert "records 2 to 5 of shard 0 of 'd' are applied in part: cut the batch at record 4" in part.text
+    assert "do not follow those before them: a slot has 4 records" in gap.text
+    assert counted(tables) == {1: 1.0, 2: 2.0, 7: 1.0}
+
+
+def test_a_push_of_an_earlier_lease_is_refused() -> None:
+    tables = opened()
+    push(tables, [1], 0, 1, lease=2)
+    assert "under lease 1, which lease 2 follows" in push(tables, [1], 1, 2, lease=1).text
+    assert push(tables, [1], 1, 2, lease=1, shard=1).refused == ""
+    assert counted(tables) == {1: 2.0}
+
+
+@pytest.mark.parametrize(
+    ("request_", "arrays", "words"),
+    [
+        (PullRows(("other",)), [np.arange(2)], "there is no table 'other' here: declare it first"),
+        (PullRows(("counts",)), [], "a pull of 1 tables came with 0 arrays"),
+        (PullRows(("counts",)), [np.zeros((2, 1), np.float32)], "ids are float32 of 2 dimensions"),
+        (
+            PushGradients(("counts",), PushSource("d", 0, 1, 0, 1)),
+            [np.arange(2)],
+            "a push of 1 tables came with 1 arrays",
+        ),
+        (
+            PushGradients(("counts",), PushSource("d", 0, 1, 0, 1)),
+            [np.arange(2), np.zeros((2, 3), np.float32)],
+            "table 'counts': 2 ids have gradients of float32 (2, 3), and not of float32 (2, 1)",
+        ),
+        (
+            PushGradients(("counts", "counts"), PushSource("d", 0, 1, 0, 1)),
+            [np.arange(1), np.ones((1, 1), np.float32), np.arange(1), np.full((1, 1), np.inf, np.float32)],
+            "a gradient is not a finite number; nothing of this push was applied",
+        ),
+        (ReadPiece("other", 0), [], "there is no table 'other' here"),
+        (OpenTable(TableSpec("counts", 2, SGD(1.0), Zeros())), [], "with columns 1 in place of 2"),
+        (OpenTable(TableSpec("", 2, SGD(1.0), Zeros())), [], "1 to 200 printable characters"),
+        (OpenTable(TableSpec("t", 0, SGD(1.0), Zeros())), [], "dim=0 must be from 1 to 4096"),
+        (OpenTable(TableSpec("t", 2, SGD(0.0), Zeros())), [], "SGD(lr=0.0)"),
+        (OpenTable(TableSpec("t", 2, Adam(beta2=1.0), Zeros())), [], "Adam(beta2=1.0) must be at least 0 and below 1"),
+        (OpenTable(TableSpec("t", 2, SGD(1.0), Uniform(float("nan")))), [], "Uniform(low=nan)"),
+    ],
+)
+def test_what_is_wrong_is_said_and_changes_nothing(request_: Request, arrays: list[Any], words: str) -> None:
+    tables = opened()
+    push(tables, [1], 0, 1, shard=1)
+    reply, _ = tables.answer(request_, arrays)
+    assert reply.refused == "misused"
+    assert words in reply.text
+    assert counted(tables) == {1: 1.0}
+    assert tables.answer(ReadMarks("d", 0), ())[0].marks == ()
+
+
+def test_a_push_that_does_not_fit_is_refused_whole() -> None:
+    tables = opened(COUNTS, TableSpec("wide", 1000, Adagrad(), Zeros()), memory=100_000)
+    claim = PushSource("d", 0, 1, 0, 1)
+    ids, gradients = np.arange(20), np.ones((20, 1000), np.float32)
+    arrays = (np.arange(5), np.ones((5, 1), np.float32), ids, gradients)
+    reply, _ = tables.answer(PushGradients(("counts", "wide"), claim), arrays)
+    assert reply.refused == "full"
+    assert "KiB more are wanted" in reply.text
+    assert counted(tables) == {}
+    assert tables.answer(PushGradients(("counts", "wide"), claim), (*arrays[:2], ids[:9], gradients[:9]))[0].count == 14
+
+
+def test_a_pull_makes_no_row() -> None:
+    tables = opened()
+    _, (rows,) = tables.answer(PullRows(("counts",)), (np.arange(5),))
+    assert rows.shape == (5, 1)
+    assert tables.answer(OpenTable(COUNTS), ())[0].count == 0

@@ -1,0 +1,169 @@
+"""Jobs with a parameter server: real workers, killed at each point of a push, and the server itself."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+SCRIPTS = Path(__file__).with_name("scripts")
+
+SECONDS = 240.0
+"""For a job, on a busy machine: fresh interpreters, and loops that are compiled for the first time."""
+
+
+def run(folder: Path, *words: str, nproc: int = 3) -> tuple[int, str]:
+    command = [sys.executable, "-m", "elastic_run", f"--nproc-per-node={nproc}", f"--log-dir={folder / 'logs'}", *words]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=SECONDS)
+    return done.returncode, done.stdout + done.stderr
+
+
+def script(folder: Path, text: str) -> str:
+    (path := folder / "train.py").write_text(textwrap.dedent(text))
+    return str(path)
+
+
+@pytest.mark.parametrize("commit", ["ack", "checkpoint"])
+def test_each_record_counts_once_whatever_worker_dies_at_whatever_point(tmp_path: Path, commit: str) -> None:
+    deaths = ["1:3:before", "2:2:after", "3:4:done", "4:0:before", "5:0:after", "6:1:after"]
+    words = (str(SCRIPTS / "servers_count.py"), f"--commit={commit}", "--die", *deaths)
+    code, said = run(tmp_path, "--servers=1", "--max-restarts=6", "--same-failure-limit=0", *words)
+    assert code == 0, said
+    assert len(re.findall("dies (?:before|after|done) push", said)) == len(deaths), said
+    assert "counted [2.0] 12000" in said
+
+
+def test_a_server_that_is_lost_ends_the_job_with_the_reason(tmp_path: Path) -> None:
+    slow = script(
+        tmp_path,
+        """
+        import os, time, torch
+        from elastic_run import data, servers
+        from elastic_run import torch as elastic
+        table = elastic.Embedding("t", 1, servers.SGD(1.0), servers.Zeros())
+        for shard in data.shards("d", 1_000_000, shard_size=10, commit="ack"):
+            table(torch.tensor(list(shard.indices))).sum().backward()
+            shard.done()
+            print("did a shard", flush=True)
+            time.sleep(0.1)
+        """,
+    )
+    command = [sys.executable, "-m", "elastic_run", "--nproc-per-node=2", "--servers=1", "--max-restarts=9", slow]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as job:
+        assert job.stdout is not None
+        lines: list[str] = []
+        for line in job.stdout:
+            lines.append(line)
+            if "did a shard" in line and not any("did a shard" in each for each in lines[:-1]):
+                (server,) = children_with("adapters.servers.server", job.pid)
+                os.kill(server, signal.SIGKILL)
+        assert job.wait(SECONDS) == 1
+    said = "".join(lines)
+    assert "the service server" in said
+    assert (
+        "the server of an earlier round is lost, and with it the rows of the job's tables: start the job again" in said
+    )
+
+
+def children_with(words: str, parent: int) -> list[int]:
+    found: list[int] = []
+    for each in Path("/proc").glob("[0-9]*"):
+        try:
+            line, status = (each / "cmdline").read_bytes(), (each / "status").read_text()
+        except OSError:
+            continue
+        if words.encode() in line and f"PPid:\t{parent}\n" in status:
+            found.append(int(each.name))
+    return found
+
+
+def test_a_model_trains_as_with_an_embedding_bag_of_its_own(tmp_path: Path) -> None:
+    code, said = run(
+        tmp_path,
+        "--servers=1",
+        script(
+            tmp_path,
+            """
+            import torch
+            from elastic_run import data, servers
+            from elastic_run import torch as elastic
+            torch.manual_seed(0)
+            made = elastic.Embedding("t", 8, servers.Adagrad(0.1), servers.Uniform(-0.5, 0.5), mode="mean")
+            own = torch.nn.EmbeddingBag(100, 8, mode="mean")
+            own.weight.data.copy_(made.rows(torch.arange(100)))
+            dense = [torch.nn.Linear(8, 1), torch.nn.Linear(8, 1)]
+            dense[1].load_state_dict(dense[0].state_dict())
+            steps = [torch.optim.Adagrad(dense[0].parameters(), 0.1),
+                     torch.optim.Adagrad([*dense[1].parameters(), *own.parameters()], 0.1)]
+            for shard in data.shards("d", 640, shard_size=64, commit="ack"):
+                ids, offsets = torch.randint(0, 100, (256,)), torch.arange(0, 256, 4)
+                wanted = torch.randn(64, 1)
+                for rows, layer, step in zip((made, own), dense, steps):
+                    step.zero_grad()
+                    ((layer(rows(ids, offsets)) - wanted) ** 2).mean().backward()
+                    step.step()
+                shard.done()
+            difference = (made.rows(torch.arange(100)) - own.weight.detach()).abs().max().item()
+            print("difference", difference, difference < 1e-5)
+            made.eval()
+            with torch.no_grad():
+                assert made(torch.zeros(2, 3, dtype=torch.int64)).shape == (2, 3, 8)
+            assert made(torch.zeros(2, 3, dtype=torch.int64)).requires_grad is False
+            """,
+        ),
+        nproc=1,
+    )
+    assert code == 0, said
+    assert re.search(r"difference \S+ True", said), said
+
+
+def test_what_a_script_does_wrong_is_said(tmp_path: Path) -> None:
+    text = """
+        import torch
+        from elastic_run import exceptions, servers
+        from elastic_run import torch as elastic
+        table = elastic.Embedding("t", 2, servers.SGD(1.0), servers.Zeros())
+        dense = torch.nn.Linear(2, 1)
+        optimizer = torch.optim.SGD(dense.parameters(), 0.1)
+        dense(table(torch.arange(4))).sum().backward()
+        optimizer.step()
+        for wrong in (
+            lambda: optimizer.step(),
+            lambda: table(torch.zeros(3)),
+            lambda: elastic.Embedding("t", 3, servers.SGD(1.0)),
+            lambda: elastic.Embedding("t", 2, servers.SGD(-1.0)),
+            lambda: elastic.Embedding("u", 2, servers.SGD(1.0), mode="max"),
+        ):
+            try:
+                wrong()
+                print("nothing is said")
+            except exceptions.TableMisused as error:
+                print("said:", error)
+        """
+    code, said = run(tmp_path, "--servers=1", script(tmp_path, text), nproc=1)
+    assert code == 0, said
+    words = (
+        "call shard.progress(n) or shard.done() after each step",
+        "ids are torch.float32, and must be torch.int64",
+        "table 't' is there already, with columns 2 in place of 3",
+        "SGD(lr=-1.0) must be at least 0",
+        "mode='max' must be sum or mean",
+    )
+    lines = re.findall("said: (.*)", said)
+    assert len(lines) == len(words), said
+    assert [word for word, line in zip(words, lines, strict=True) if word not in line] == []
+
+
+def test_a_table_in_a_job_without_servers_is_refused(tmp_path: Path) -> None:
+    text = """
+        from elastic_run import servers
+        from elastic_run import torch as elastic
+        elastic.Embedding("t", 2, servers.SGD(1.0))
+        """
+    code, said = run(tmp_path, "--max-restarts=0", script(tmp_path, text), nproc=1)
+    assert code == 1
+    assert "this job has no servers for its tables: start it with elastic-run --servers=1" in said
