@@ -1450,9 +1450,8 @@ class Checker:
             continues = [each.since for each in self._published[-1].assignments.values() if each.since]
             numbers = [header.number, *sorted(continues, reverse=True)]
             group = next((self._running[number] for number in numbers if number in self._running), None)
-        workers = (
-            [] if group is None else [each for each in group.workers.values() if each.owner not in self._world.ends]
-        )
+        inside = {self.owner_of(each) for each in self._published[-1].assignments} if self._published else set[str]()
+        workers = [each for each in group.workers.values() if each.owner in inside] if group else []
         if not workers or any(worker.ended and worker.ended[0] != 0 for worker in workers):
             state = f"round {header.number} is {header.state}" if header else "there was no round"
             self._violated("after the faults a job trains again", f"{able} could; {state}")
