@@ -3,8 +3,9 @@
 import asyncio
 import errno
 import os
+import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import cast
 
@@ -19,6 +20,14 @@ from elastic_run.launcher.options.parse import parse
 from elastic_run.rendezvous.store.embedded import watchdog
 from elastic_run.rendezvous.store.endpoint import Endpoint
 from elastic_run.rendezvous.store.memory_store import MemoryStore
+
+
+@pytest.fixture(autouse=True)
+def signals() -> Iterator[None]:
+    """A launcher leaves the signals blocked that it heeds, since its process ends with it; this one goes on."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    yield
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class Begun:
