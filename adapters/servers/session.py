@@ -45,13 +45,15 @@ class ServersClient:
     def open_table(self, spec: TableSpec) -> None:
         """Declares it. Raises TableMisused, ServerGone."""
         spec.check()
-        self._connection.open_table(spec)
+        with self._lock:
+            self._connection.open_table(spec)
         self._pulled.setdefault(spec.name, [])
 
     def pull(self, table: str, ids: Array) -> tuple[Array, Array, Array]:
         """The distinct ids among `ids` (int64), the row of each, and which of them each of `ids` is."""
         distinct, inverse = merge(ids)
-        return distinct, self._connection.pull({table: distinct})[0], inverse
+        with self._lock:
+            return distinct, self._connection.pull({table: distinct})[0], inverse
 
     def await_gradient(self, table: str, distinct: Array, gradient: Gradient) -> None:
         """The gradient of these ids is pushed with the records that the script names next."""
