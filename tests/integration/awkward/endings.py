@@ -129,6 +129,7 @@ def segfault():
 
 def fault_told():
     faulthandler.enable()
+    import json.decoder
 
     deeper_abort(2)
 
@@ -209,6 +210,7 @@ def in_import():
     with open("ends_early.py", "w") as file:
         file.write("import sys\nprint('module', __name__)\nsys.exit(10)\n")
     sys.path.insert(0, os.getcwd())
+    import ends_early
 
 
 def in_import_fails():
@@ -216,14 +218,16 @@ def in_import_fails():
     with open("own/inner/__init__.py", "w") as file:
         file.write("from . import missing\n")
     sys.path.insert(0, os.getcwd())
+    import own.inner
 
 
 def misspelt():
-    pass
+    import sklaern.linear_model
 
 
 def half_missing():
-    pass
+    import json
+    from json import load_them
 
 
 def memory():

@@ -30,8 +30,11 @@ audited = []
 sys.addaudithook(lambda event, arguments: audited.append(arguments[0]) if event == "import" else None)
 sys.meta_path.insert(0, Finder())
 
+import email.message
+import wave
 
 import invented
+import numpy.polynomial
 
 sys.meta_path.pop(0)
 print("asked for", asked)
@@ -46,10 +49,13 @@ for name in ("cgi", "imghdr", "telnetlib", "asynchat", "xml.dom.minidom", "numpy
     except DeprecationWarning as warning:
         print(name, "warns", str(warning).partition(" ")[0], name in sys.modules)
 warnings.simplefilter("always")
+import crypt
+import pipes
 
 print([str(line[:3]) for line in warnings.filters])
 sys.path_hooks.insert(0, lambda path: (_ for _ in ()).throw(ImportError(path)))
 sys.path_importer_cache.clear()
+import chunk
 
 print("chunk" in sys.modules, len(sys.path_importer_cache) > 0)
 print(importlib.util.find_spec("sunau"), "sunau" in sys.modules)

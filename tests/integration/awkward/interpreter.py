@@ -86,6 +86,7 @@ say("encoding", "".join(chr(code) for code in (0x20, 0xE4, 0x20AC)).encode(error
 
 import logging
 import multiprocessing
+import random
 import threading
 
 say("threading", (threading.active_count(), threading.current_thread() is threading.main_thread()))

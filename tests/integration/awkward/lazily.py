@@ -43,9 +43,9 @@ import json.decoder
 print("anew", json is second, json.decoder.JSONDecoder is before)
 
 if os.environ["RANK"] == "0":
-    pass
+    import plistlib
 else:
-    pass
+    import statistics
 print(sorted({"plistlib", "statistics", "fractions"} & set(sys.modules)))
 
 
@@ -68,7 +68,7 @@ print("sqlite3" in sys.modules, sys.modules["sqlite3"].__spec__.name)
 print(importlib.import_module("..sax", "xml.dom").__name__, importlib.import_module("os.path").__name__)
 print(importlib.import_module("antigravity_not") if importlib.util.find_spec("antigravity_not") else "none")
 with __import__("contextlib").suppress(ImportError):
-    pass
+    from json import not_there
 exec(compile("import colorsys as c; print(c.__spec__.origin is not None)", "<text>", "exec"))
 print("filters", len(__import__("warnings").filters), [m for m in sys.modules if m.startswith("xml")])
 print("modules", list(sys.modules))

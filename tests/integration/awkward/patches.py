@@ -30,6 +30,8 @@ os.urandom = real_urandom
 import random
 
 random.seed, real_seed = (lambda *_: said.append("random.seed")), random.seed
+import secrets
+import tempfile
 
 random.seed()
 random.seed = real_seed
@@ -38,6 +40,7 @@ import socket
 
 socket.getaddrinfo = lambda *_, **__: [(2, 1, 6, "", ("192.0.2.1", 80))]
 import http.client
+import urllib.request
 
 real_print("http has", http.client.socket.getaddrinfo("nowhere", 80))
 
@@ -51,12 +54,16 @@ builtins.__import__, real_import = (
     (lambda name, *rest: said.append(("import", name)) or real_import(name, *rest)),
     builtins.__import__,
 )
+import html.parser
+import xml.dom
 
+import numpy.linalg
 
 builtins.__import__ = real_import
 
 os.environ["HOME"] = "/nowhere"
 os.path.expanduser, real_expanduser = (lambda path: "expanded " + path), os.path.expanduser
+import netrc
 import sysconfig
 
 real_print(sysconfig.get_config_var("userbase"))

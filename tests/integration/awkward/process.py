@@ -6,6 +6,7 @@ import os
 import resource
 import signal
 import stat
+import sys
 
 
 def say(name, value):

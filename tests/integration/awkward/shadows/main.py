@@ -4,6 +4,7 @@ import colorsys  # beside this file
 import os
 import sys
 
+import numpy
 import sklearn  # beside this file
 
 print(colorsys.__file__ == os.path.join(sys.path[0], "colorsys.py"), colorsys.OURS, sklearn.OURS)
@@ -13,6 +14,7 @@ for name in ("wave", "scipy", "statistics"):
     with open(f"first/{name}.py", "w") as file:
         file.write(f"print('a {name} of our own', __name__, __spec__.origin)\n")
 sys.path.insert(0, os.path.abspath("first"))
+import statistics
 import wave
 
 import scipy
