@@ -102,6 +102,9 @@ class Worker:
 
 Lifetime = Literal["round", "job"]
 
+FOLLOWS = "ELASTIC_RUN_SERVICE_FOLLOWS"
+"""Set for a service of lifetime "job" that follows one which had said words with `ready`, and is lost."""
+
 
 @dataclass(frozen=True, slots=True)
 class Service:

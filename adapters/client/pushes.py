@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class Pushes(Protocol):
-    """Pushes what a script has computed from records, when it names them."""
+    """Pushes what a script has computed from records, when it names them; `dataset`: `Layout.order`."""
 
     def start_of(self, dataset: str, shard_index: int, offset: int) -> int:
         """From which record on the shard is to be used, where the ledger says `offset`: the others are applied."""

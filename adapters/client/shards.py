@@ -139,9 +139,8 @@ class Shard:
     def _push(self, count: int) -> None:
         """What is computed from the records up to the first `count` of `indices` goes to the job's servers."""
         for each in pushes.registered if count > self._progress else ():
-            each.push(
-                self._leaser.layout.name, self._span.shard_index, self.offset + self._progress, self.offset + count
-            )
+            order, begin = self._leaser.layout.order, self.offset + self._progress
+            each.push(order, self._span.shard_index, begin, self.offset + count)
 
 
 class Shards(Iterator[Shard]):
@@ -189,10 +188,15 @@ class Shards(Iterator[Shard]):
             elastic_run.exceptions.AgentGone: the launcher has ended.
             elastic_run.exceptions.AgentTimeout: the launcher does not answer.
         """
+        if pushes.registered and self._leaser.begun:
+            raise ShardsMisused(
+                "the last shard is not done: what is computed from two shards at a time cannot be told apart where its "
+                "gradients go to tables. Call done() of a shard before the next"
+            )
         while (taken := self._leaser.take()) is not None:
             span, offset = taken
             for each in pushes.registered:
-                offset = each.start_of(self._layout.name, span.shard_index, offset)
+                offset = each.start_of(self._layout.order, span.shard_index, offset)
             if offset < len(span) or not pushes.registered:
                 return Shard(self._leaser, span, offset)
             self._leaser.said(span, DONE)

@@ -1,8 +1,7 @@
 """A worker's end of a connection to a server: one request after the other, and their answers in that order."""
 
-import select
+import os
 import socket
-from collections import deque
 from collections.abc import Sequence
 
 import numpy as np
@@ -10,10 +9,10 @@ import numpy as np
 from ...rendezvous.wire.values import Malformed
 from . import frames, kernels
 from .errors import PushRefused, ServerFull, ServerGone, TableMisused
-from .frames import Asking, Replying
+from .frames import Asking, Replying, user_of
 from .marks import PushSource
 from .specs import TableSpec
-from .tables import Array, OpenTable, PullRows, PushGradients, ReadMarks, ReadPiece, Reply, Request
+from .tables import Array, OpenTable, PullRows, PushGradients, ReadMark, ReadPiece, Reply, Request
 
 SECONDS = 60.0
 """That an answer may take."""
@@ -29,44 +28,33 @@ class ServerConnection:
 
     def __init__(self, address: str, seconds: float = SECONDS) -> None:
         self._address = address
-        self._waiting = 0  # answers that have not been read
-        self._early: deque[tuple[Reply, list[Array]]] = deque()
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.settimeout(seconds)
         try:
             self._socket.connect("\0" + address)
+            if user_of(self._socket) not in (os.getuid(), 0):
+                raise ConnectionError("another user of this machine has taken its address")
         except OSError as error:
             self._socket.close()
             raise ServerGone(f"cannot connect to the server at {address} ({error})") from None
 
-    def send(self, request: Request, arrays: Sequence[Array] = ()) -> None:
-        """Asks, and does not wait for the answer. Raises ServerGone."""
+    def ask_server(self, request: Request, arrays: Sequence[Array] = ()) -> tuple[Reply, list[Array]]:
+        """The answer, and the arrays that come with it. Raises ServerGone, and what a refusal is."""
         parts = frames.pack(Asking(request, frames.shapes_of(arrays)), arrays)
+        whole = False
         try:
             for part in parts:
-                self._send(memoryview(part))
-        except OSError as error:
-            raise ServerGone(f"cannot send to the server at {self._address} ({error})") from None
-        self._waiting += 1
-
-    def _send(self, part: memoryview) -> None:
-        """All of it; reads answers meanwhile, so that neither end waits for the other to read."""
-        while part:
-            readable, writable, _ = select.select([self._socket], [self._socket], [], self._socket.gettimeout())
-            if readable and self._waiting > len(self._early):
-                self._early.append(self._read())
-            elif writable:
-                part = part[self._socket.send(part, socket.MSG_DONTWAIT) :]
-            else:
-                raise TimeoutError("it does not read")
-
-    def receive(self) -> tuple[Reply, list[Array]]:
-        """The answer to the first request that has not had one. Raises ServerGone, and what a refusal is."""
-        reply, arrays = self._early.popleft() if self._early else self._read()
-        self._waiting -= 1
+                self._socket.sendall(part)
+            reply, found = self._read()
+            whole = True
+        except (OSError, Malformed) as error:
+            raise ServerGone(f"the server at {self._address} does not answer ({error})") from None
+        finally:
+            if not whole:
+                self._socket.close()  # or the next answer would be taken for that of another request
         match reply.refused:
             case "":
-                return reply, arrays
+                return reply, found
             case "misused":
                 raise TableMisused(reply.text)
             case "full":
@@ -75,13 +63,11 @@ class ServerConnection:
                 raise PushRefused(reply.text)
 
     def _read(self) -> tuple[Reply, list[Array]]:
-        try:
-            head = frames.read_head(Replying, self._bytes(frames.length_of_head(self._bytes(frames.PREFIX.size))))
-            arrays = frames.make_arrays(head.arrays)
-            for each in frames.buffers_of(arrays):
-                self._fill(each)
-        except (OSError, Malformed) as error:
-            raise ServerGone(f"the server at {self._address} does not answer ({error})") from None
+        """Raises OSError, Malformed."""
+        head = frames.read_head(Replying, self._bytes(frames.length_of_head(self._bytes(frames.PREFIX.size))))
+        arrays = frames.make_arrays(head.arrays)
+        for each in frames.buffers_of(arrays):
+            self._fill(each)
         return head.reply, arrays
 
     def _bytes(self, count: int) -> bytearray:
@@ -96,11 +82,6 @@ class ServerConnection:
                 raise ConnectionError("it has closed the connection")
             into = into[count:]
 
-    def ask_server(self, request: Request, arrays: Sequence[Array] = ()) -> tuple[Reply, list[Array]]:
-        """Sends, and waits."""
-        self.send(request, arrays)
-        return self.receive()
-
     def open_table(self, spec: TableSpec) -> int:
         """Declares a table; how many rows it has already."""
         return self.ask_server(OpenTable(spec))[0].count
@@ -114,9 +95,9 @@ class ServerConnection:
         arrays = [array for pair in gradients.values() for array in pair]
         return self.ask_server(PushGradients(tuple(gradients), source), arrays)[0].count
 
-    def read_marks(self, dataset: str, shard_index: int) -> tuple[int, ...]:
+    def read_mark(self, dataset: str, shard_index: int) -> int:
         """See `Marks.read`."""
-        return self.ask_server(ReadMarks(dataset, shard_index))[0].marks
+        return self.ask_server(ReadMark(dataset, shard_index))[0].mark
 
     def read_piece(self, table: str, first: int) -> tuple[Array, Array]:
         """Ids and rows from the `first` row on; none after the last."""

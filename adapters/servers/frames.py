@@ -4,6 +4,7 @@ Numbers are little-endian. The head says of each array what it is, so that its b
 """
 
 import math
+import socket
 import struct
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
@@ -12,9 +13,13 @@ import numpy as np
 
 from ...rendezvous.base.frozen import dataclass
 from ...rendezvous.wire.values import Count, Malformed, Within, decode, encode
+from .errors import TableMisused
 from .tables import Array, Arrays, Reply, Request
 
 PREFIX = struct.Struct("<I")
+
+CREDENTIALS = struct.Struct("3i")
+"""What SO_PEERCRED gives: pid, uid, gid."""
 
 LONGEST_HEAD = 1 << 20
 """Bytes."""
@@ -49,13 +54,21 @@ class Replying:
     arrays: Annotated[tuple[Shape, ...], Count(4096)] = ()
 
 
+def user_of(connected: socket.socket) -> int:
+    """The number of the user at the other end of a Unix socket."""
+    found = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
+    return int(CREDENTIALS.unpack(found)[1])
+
+
 def shapes_of(arrays: Arrays) -> tuple[Shape, ...]:
     """What a head says of these, each of int64 or float32."""
     return tuple(Shape(each.dtype.str[1:], each.shape) for each in arrays)  # pyright: ignore[reportArgumentType]
 
 
 def pack(head: Asking | Replying, arrays: Arrays) -> list[bytes | memoryview]:
-    """What goes over the connection, piece by piece; the arrays are not copied where they are whole."""
+    """What goes over the connection; whole arrays are not copied. Raises TableMisused where it is too much."""
+    if (size := sum(each.nbytes for each in arrays)) > MOST_BYTES:
+        raise TableMisused(f"{size >> 20} MiB at a time, and {MOST_BYTES >> 20} is the most: use smaller batches")
     body = encode(head)
     return [PREFIX.pack(len(body)) + body, *(_bytes_of(np.ascontiguousarray(each)) for each in arrays if each.size)]
 

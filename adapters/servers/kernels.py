@@ -20,11 +20,6 @@ PARTS = 1 << PART_BITS
 MISSING = -1
 """The row of an id that has none."""
 
-SLOT_BITS = 10
-
-SLOTS = 1 << SLOT_BITS
-"""Ids live in so many slots, and slots on servers."""
-
 
 def compiled(loop: Callable[..., Any]) -> Any:  # Any: numba has no types that pyright could check
     """The loop, to be compiled at its first call; kept for the next process where a folder for that can be written."""
@@ -41,13 +36,6 @@ def mix(number: int) -> Any:
     word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return word ^ (word >> np.uint64(31))
-
-
-@compiled
-def find_slots(ids: Any, slots: Any) -> None:
-    """Writes the slot of each of `ids` into `slots`; other bits of the hash than those of the index."""
-    for position in range(len(ids)):
-        slots[position] = (mix(ids[position]) >> np.uint64(32)) & np.uint64(SLOTS - 1)
 
 
 @compiled

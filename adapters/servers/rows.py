@@ -47,7 +47,9 @@ class Rows:
         self.spec = spec
         self._begun = begun = _first_state(spec.optimizer)
         counts_steps = isinstance(spec.optimizer, Adam)
-        self.row_bytes = 8 + 4 * spec.columns * (1 + len(begun)) + 8 * counts_steps + round(16 / FULL)
+        self.row_bytes = (
+            8 + 4 * spec.columns * (1 + len(begun)) + 8 * counts_steps + round(32 / FULL)
+        )  # where the index has just become twice as long
         most = memory // self.row_bytes + 1
         self.count = 0
         self.skipped = 0
@@ -122,6 +124,8 @@ class Rows:
         before = after = int(self._masks[part]) + 1
         while self._held[part] + more > after * FULL:
             after *= 2
+        if after > self._keys.shape[1]:
+            raise TableFull(f"table {self.spec.name!r}: its ids' hashes are not spread over its index")
         kernels.lengthen_part(self._keys[part], self._places[part], before, after)
         self._masks[part] = after - 1
 
@@ -165,4 +169,5 @@ def _reserve(shape: tuple[int, ...], dtype: Any) -> Array:
     if not size:
         return np.zeros(shape, dtype)
     memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NO_RESERVE)
+    memory.madvise(mmap.MADV_NOHUGEPAGE)  # or the first row of each part would take 2 MiB
     return np.frombuffer(memory, dtype).reshape(shape)

@@ -9,11 +9,9 @@ answer, with its loops compiled. Requests are answered one after the other, on o
 import argparse
 import asyncio
 import contextlib
-import json
 import os
 import secrets
 import socket
-import struct
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,17 +19,16 @@ from pathlib import Path
 import numpy as np
 
 from ...rendezvous.wire.values import Malformed
-from . import frames, kernels
+from ..contract import FOLLOWS
+from . import frames
 from .client import merge
+from .errors import TableMisused
 from .frames import Asking, Replying
 from .session import sum_parts
 from .specs import FTRL, SGD, Adagrad, Adam, Momentum, Normal, TableSpec, Uniform, Zeros
 from .tables import Arrays, OpenTable, PullRows, PushGradients, PushSource, Reply, Tables
 
-LOST = "the server of an earlier round is lost, and with it the rows of the job's tables: start the job again"
-
-PEER = struct.Struct("3i")
-"""What SO_PEERCRED gives: pid, uid, gid."""
+LOST = "the server before this one is lost, and with it the rows of the job's tables: start the job again"
 
 
 class WorkerConnection(asyncio.BufferedProtocol):
@@ -63,8 +60,7 @@ class WorkerConnection(asyncio.BufferedProtocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         peer: socket.socket = transport.get_extra_info("socket")
-        _, user, _ = PEER.unpack(peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, PEER.size))
-        if user not in (os.getuid(), 0):
+        if frames.user_of(peer) not in (os.getuid(), 0):
             transport.abort()
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -81,8 +77,12 @@ class WorkerConnection(asyncio.BufferedProtocol):
                 self._transport.close()
 
     def _reply(self, reply: Reply, arrays: Arrays) -> None:
+        try:
+            parts = frames.pack(Replying(reply, frames.shapes_of(arrays)), arrays)
+        except TableMisused as error:
+            parts = frames.pack(Replying(Reply("misused", str(error))), ())
         if self._transport is not None:
-            self._transport.writelines(frames.pack(Replying(reply, frames.shapes_of(arrays)), arrays))
+            self._transport.writelines(parts)
 
     def pause_writing(self) -> None:
         if self._transport is not None:
@@ -99,14 +99,18 @@ class WorkerConnection(asyncio.BufferedProtocol):
 def half_of_memory() -> int:
     """Of this machine, or of the control group of this process, bytes: what tables may take unless it is said."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    with contextlib.suppress(OSError, ValueError):
-        total = min(total, int(Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii")))
+    mine = Path("/")
+    with contextlib.suppress(OSError):
+        mine = Path(Path("/proc/self/cgroup").read_text(encoding="utf-8").strip().rpartition("::")[2] or "/")
+    for group in (mine, *mine.parents):
+        with contextlib.suppress(OSError, ValueError):  # none there, or "max"
+            total = min(total, int(Path(f"/sys/fs/cgroup{group}/memory.max").read_text(encoding="ascii")))
     return total // 2
 
 
 def compile_loops() -> None:
     """Has each loop compiled, or read from numba's cache."""
-    tables = Tables(1 << 20, np.ones(kernels.SLOTS, bool))
+    tables = Tables(1 << 20)
     ids, gradients = np.arange(2), np.zeros((2, 1), np.float32)
     for optimizer in (SGD(1.0), Momentum(1.0), Adagrad(), Adam(), FTRL()):
         for initializer in (Zeros(), Uniform(), Normal()):
@@ -120,7 +124,7 @@ def compile_loops() -> None:
 async def serve(address: str, memory: int) -> None:
     """Answers until stdin ends."""
     loop = asyncio.get_running_loop()
-    tables = Tables(memory, np.ones(kernels.SLOTS, bool))
+    tables = Tables(memory)
     listening = socket.socket(socket.AF_UNIX)
     listening.bind("\0" + address)
     listening.listen(1024)
@@ -128,11 +132,9 @@ async def serve(address: str, memory: int) -> None:
     reader = asyncio.StreamReader()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     async with server:
-        first = True
-        while line := await reader.readline():
-            if first and json.loads(line)["round"] > 1:
+        while await reader.readline():
+            if os.environ.get(FOLLOWS):
                 sys.exit(LOST)
-            first = False
             print(f"ready: {address}", flush=True)
 
 

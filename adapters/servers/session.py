@@ -10,7 +10,7 @@ from ..client import pushes
 from ..client.context import ROUND
 from . import kernels
 from .client import ServerConnection, merge
-from .errors import TableMisused
+from .errors import ServerGone, TableMisused
 from .marks import PushSource
 from .service import VARIABLE
 from .specs import TableSpec
@@ -57,10 +57,11 @@ class ServersClient:
 
     def await_gradient(self, table: str, distinct: Array, gradient: Gradient) -> None:
         """The gradient of these ids is pushed with the records that the script names next."""
-        waiting = self._pulled[table]
-        if len(waiting) >= MOST_WAITING:
-            raise TableMisused(f"table {table!r}: {UNPUSHED}")
-        waiting.append((distinct, gradient))
+        with self._lock:
+            waiting = self._pulled.setdefault(table, [])
+            if len(waiting) >= MOST_WAITING:
+                raise TableMisused(f"table {table!r}: {UNPUSHED}")
+            waiting.append((distinct, gradient))
 
     def check_step(self, optimizer: int) -> None:
         """Before a step of that optimizer. Raises TableMisused at its second, where nothing was ever pushed."""
@@ -73,30 +74,21 @@ class ServersClient:
     def start_of(self, dataset: str, shard_index: int, offset: int) -> int:
         """See `Pushes`."""
         with self._lock:
-            marks = self._connection.read_marks(dataset, shard_index)
-        return max(offset, min(marks, default=0))
+            return max(offset, self._connection.read_mark(dataset, shard_index))
 
     def push(self, dataset: str, shard_index: int, begin: int, end: int) -> None:
-        """See `Pushes`: all gradients that there are, as those of these records."""
+        """See `Pushes`: all gradients that there are, as those of these records. They stay where it is refused."""
         found: dict[str, tuple[Array, Array]] = {}
         source = PushSource(dataset, shard_index, int(os.environ.get(ROUND, "0")), begin, end)
         with self._lock:
             for table, waiting in self._pulled.items():
                 parts = [(ids, array) for ids, gradient in waiting if (array := gradient()) is not None]
-                waiting.clear()
                 if parts:
                     found[table] = parts[0] if len(parts) == 1 else sum_parts(parts)
             self._connection.push(source, found)
+            for waiting in self._pulled.values():
+                waiting.clear()
         self._pushed = True
-
-    def read_all(self, table: str) -> tuple[Array, Array]:
-        """All ids of a table, and their rows."""
-        ids, rows = self._connection.read_piece(table, 0)
-        found = [(ids, rows)]
-        while len(ids):
-            ids, rows = self._connection.read_piece(table, sum(len(each) for each, _ in found))
-            found.append((ids, rows))
-        return np.concatenate([each for each, _ in found]), np.concatenate([each for _, each in found])
 
 
 def sum_parts(parts: list[tuple[Array, Array]]) -> tuple[Array, Array]:
@@ -114,8 +106,10 @@ _sessions: dict[int, ServersClient] = {}
 def session() -> ServersClient:
     """This process's. Raises TableMisused where the job has no servers."""
     if (found := _sessions.get(os.getpid())) is None:
-        address = os.environ.get(VARIABLE, "")
-        if not address:
+        address = os.environ.get(VARIABLE)
+        if address == "":
+            raise ServerGone("the job's server was not ready in time: its loops are compiled at the first start")
+        if address is None:
             raise TableMisused("this job has no servers for its tables: start it with elastic-run --servers=1")
         found = _sessions[os.getpid()] = ServersClient(ServerConnection(address))
         pushes.registered[:] = [found]

@@ -13,7 +13,7 @@ from ...rendezvous.wire.fields import Number
 from ...rendezvous.wire.values import Tagged
 from . import kernels
 from .errors import TableMisused
-from .marks import ClaimRefused, Marks, PushSource
+from .marks import Marks, PushSource, RecordsRefused
 from .rows import Rows, TableFull
 from .specs import Name, TableSpec
 
@@ -45,8 +45,8 @@ class PushGradients(Tagged):
 
 
 @dataclass(frozen=True, slots=True)
-class ReadMarks(Tagged):
-    """Wants to know where the marks of a shard are."""
+class ReadMark(Tagged):
+    """Wants to know how far a shard is applied."""
 
     dataset: Name
     shard_index: Number
@@ -60,7 +60,7 @@ class ReadPiece(Tagged):
     first: Number
 
 
-Request = OpenTable | PullRows | PushGradients | ReadMarks | ReadPiece
+Request = OpenTable | PullRows | PushGradients | ReadMark | ReadPiece
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +71,13 @@ class Reply:
         refused: why nothing of the request was done: "misused" by the script, "full", "records" (see `marks.py`).
         text: in words.
         count: rows that were changed; rows of the table.
-        marks: see `Marks.read`.
+        mark: see `Marks.read`.
     """
 
     refused: Literal["", "misused", "full", "records"] = ""
     text: str = ""
     count: Number = 0
-    marks: tuple[Number, ...] = ()
+    mark: Number = 0
 
 
 class Tables:
@@ -85,14 +85,12 @@ class Tables:
 
     Args:
         memory: bytes that all their rows may take together.
-        here: which slots are here, a bool for each.
     """
 
-    def __init__(self, memory: int, here: Array) -> None:
+    def __init__(self, memory: int) -> None:
         self._memory = memory
-        self._here = here
         self._tables: dict[str, Rows] = {}
-        self._marks = Marks(here)
+        self._marks = Marks()
 
     def answer(self, request: Request, arrays: Arrays) -> tuple[Reply, Arrays]:
         """The answer to one request."""
@@ -104,8 +102,8 @@ class Tables:
                     return Reply(), self._pull(names, arrays)
                 case PushGradients(names, source):
                     return Reply(count=self._push(names, source, arrays)), ()
-                case ReadMarks(dataset, shard_index):
-                    return Reply(marks=tuple(self._marks.read(dataset, shard_index))), ()
+                case ReadMark(dataset, shard_index):
+                    return Reply(mark=self._marks.read(dataset, shard_index)), ()
                 case ReadPiece(name, first):
                     rows = self._table(name)
                     return Reply(count=rows.count), rows.read_piece(first)
@@ -113,13 +111,16 @@ class Tables:
             return Reply("misused", str(error)), ()
         except TableFull as error:
             return Reply("full", str(error)), ()
-        except ClaimRefused as error:
+        except RecordsRefused as error:
             return Reply("records", str(error)), ()
 
     def _open(self, spec: TableSpec) -> Reply:
         spec.check()
         if (found := self._tables.get(spec.name)) is None:
-            self._tables[spec.name] = found = Rows(spec, self._memory)
+            try:
+                self._tables[spec.name] = found = Rows(spec, self._memory)
+            except OSError as error:
+                raise TableFull(f"table {spec.name!r}: no room to reserve for its rows ({error.strerror})") from None
         elif difference := spec.describe_difference(found.spec):
             raise TableMisused(
                 f"table {spec.name!r} is there already, with {difference}: declare it the same on every rank"
@@ -157,10 +158,9 @@ class Tables:
                     f"table {name!r}: a gradient is not a finite number; nothing of this push was applied. Declare the "
                     "table with unusable='skip' to leave such rows out"
                 )
-            wanted = new[_slots(ids)]
-            if not wanted.all():
-                ids, gradients = ids[wanted], gradients[wanted]
             todo.append((rows, ids, gradients, rows.find(ids)))
+        if not new:
+            return 0
         self._check_room(todo)
         for rows, ids, gradients, places in todo:
             rows.apply(rows.make(ids, places), gradients)
@@ -176,12 +176,6 @@ class Tables:
                 f"the tables take {taken >> 20} MiB, {more >> 10} KiB more are wanted, and this server has "
                 f"{self._memory >> 20} MiB for them: give servers more memory, or have more of them"
             )
-
-
-def _slots(ids: Array) -> Array:
-    slots = np.empty(len(ids), np.int64)
-    kernels.find_slots(ids, slots)
-    return slots
 
 
 def _check_ids(ids: Array) -> None:

@@ -1,5 +1,6 @@
 """Embeddings whose rows are on the job's servers, as a module of PyTorch."""
 
+import os
 from typing import Any
 
 import torch
@@ -9,7 +10,6 @@ from torch.optim.optimizer import Optimizer, register_optimizer_step_pre_hook
 
 from ..servers import specs
 from ..servers.errors import TableMisused
-from ..servers.session import ServersClient, session
 
 MODES = ("sum", "mean")
 
@@ -63,11 +63,13 @@ class Embedding(nn.Module):
             elastic_run.exceptions.TableMisused: the ids are no int64, or nothing says of which records they are.
             elastic_run.exceptions.ServerGone: the server does not answer.
         """
+        from ..servers.session import session  # here, as in `_open`
+
         table = self.spec.name
         if ids.dtype != torch.int64:
             raise TableMisused(f"table {table!r}: ids are {ids.dtype}, and must be torch.int64")
         here = session()
-        distinct, rows, inverse = here.pull(table, ids.detach().reshape(-1).cpu().numpy())
+        distinct, rows, inverse = here.pull(table, ids.detach().contiguous().reshape(-1).cpu().numpy())
         leaf = torch.as_tensor(rows).to(ids.device)
         if self.training and torch.is_grad_enabled():
             leaf.requires_grad_()
@@ -79,7 +81,9 @@ class Embedding(nn.Module):
 
     def rows(self, ids: Tensor) -> Tensor:
         """The rows of `ids` (int64, any shape) as they are now: ids.shape + (dim,), float32. No gradient follows."""
-        _, rows, inverse = session().pull(self.spec.name, ids.reshape(-1).cpu().numpy())
+        from ..servers.session import session  # here, as in `_open`
+
+        _, rows, inverse = session().pull(self.spec.name, ids.contiguous().reshape(-1).cpu().numpy())
         return torch.as_tensor(rows[inverse]).reshape(*ids.shape, self.spec.columns)
 
     def extra_repr(self) -> str:
@@ -87,16 +91,18 @@ class Embedding(nn.Module):
         return f"{self.spec.name!r}, dim={self.spec.columns}, {self.spec.optimizer!r}"
 
 
-_checked: set[ServersClient] = set()
+_checked: set[int] = set()
+"""Processes whose optimizers are looked at."""
 
 
 def _open(spec: specs.TableSpec) -> None:
-    here = session()
-    here.open_table(spec)
-    if here not in _checked:
-        _checked.add(here)
+    from ..servers.session import session  # here: it loads numba, and only scripts with tables have that
+
+    session().open_table(spec)
+    if os.getpid() not in _checked:
+        _checked.add(os.getpid())
 
         def check(optimizer: Optimizer, *_: Any) -> None:
-            here.check_step(id(optimizer))
+            session().check_step(id(optimizer))
 
         register_optimizer_step_pre_hook(check)

@@ -724,6 +724,8 @@ def _difference(here: Dataset, there: Dataset) -> str:
     ]
     if here.files != there.files:
         found.append("the list of files is another one")
+    if here.alone != there.alone:
+        found.append("a table on servers is declared before it on some ranks only, or was in an earlier run only")
     elif not found and here.shards != there.shards:
         found.append(f"it has {here.shards} shards and not {there.shards}")
     return ", ".join(found)

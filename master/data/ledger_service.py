@@ -381,7 +381,7 @@ class Ledgers:
             return
         if state.run == run:
             entry.ledger = Ledger(state, self._now())
-        elif state.dataset.tracking == "ack":
+        elif state.dataset.tracking == "ack" and not state.dataset.alone:  # tables end with their run
             # Rounds of another run are numbered by themselves: nobody of that run has anything any more.
             entry.ledger = ledger = Ledger(replace(state, run=run), self._now())
             before = _often(ledger)

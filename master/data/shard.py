@@ -24,6 +24,7 @@ is kept follows from the number of files.
 
 import os
 import sys
+import zlib
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
@@ -140,6 +141,12 @@ class Layout:
         if max(self.size, self.shards * epochs) > LARGEST:
             raise BadDataset(f"dataset {name!r} has {self.size} records in {epochs} epochs: at most {LARGEST} can be")
         self._orders: dict[int, Permutation] = {}
+
+    @property
+    def order(self) -> str:
+        """What names the shards and their order: another size, seed or list of files has another."""
+        what = repr((self.size, self.shard_size, self.shuffle, self.seed, self.files)).encode()
+        return f"{self.name}:{zlib.crc32(what):08x}"
 
     def dataset(self, tracking: Tracking) -> Dataset:
         """As it is declared to the ledger. Raises BadDataset where there is no such tracking mode."""

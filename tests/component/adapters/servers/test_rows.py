@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from elastic_run.adapters.servers import kernels
 from elastic_run.adapters.servers.rows import Array, Rows
 from elastic_run.adapters.servers.specs import (
     FTRL,
@@ -122,12 +121,3 @@ def test_gradients_that_are_no_numbers_leave_their_rows_as_they_are_where_the_ta
     step(rows, ids, gradients)
     assert values(rows, ids)[:, 0].tolist() == [-1.0, 0.0, -1.0]
     assert rows.skipped == 1
-
-
-def test_ids_are_spread_over_slots() -> None:
-    slots = np.empty(1 << 20, np.int64)
-    kernels.find_slots(np.arange(len(slots)), slots)
-    counts = np.bincount(slots, minlength=kernels.SLOTS)
-    assert len(counts) == kernels.SLOTS
-    assert counts.min() > 850  # 1024 in the mean, and a deviation of 32
-    assert counts.max() < 1200

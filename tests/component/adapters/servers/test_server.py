@@ -12,6 +12,7 @@ from contextlib import closing
 import numpy as np
 import pytest
 
+from elastic_run.adapters.contract import FOLLOWS
 from elastic_run.adapters.servers import frames
 from elastic_run.adapters.servers.client import ServerConnection, merge
 from elastic_run.adapters.servers.errors import PushRefused, ServerFull, ServerGone, TableMisused
@@ -30,9 +31,10 @@ TABLE = TableSpec("t", 4, SGD(1.0), Zeros())
 class Process:
     """A server, as an agent keeps it."""
 
-    def __init__(self, *arguments: str) -> None:
+    def __init__(self, *arguments: str, **variables: str) -> None:
         command = [sys.executable, "-m", "elastic_run.adapters.servers.server", *arguments]
-        self.popen = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        pipe, environment = subprocess.PIPE, {**os.environ, **variables}
+        self.popen = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment)
 
     def tell(self, round: int) -> str:
         assert self.popen.stdin is not None
@@ -67,7 +69,7 @@ def test_what_is_pushed_is_pulled_and_read_whole(server: ServerConnection) -> No
     rows, none = server.pull({"t": np.array([-1, 5])}), server.pull({"t": np.array([], np.int64)})
     assert rows[0].tolist() == [[2.0] * 4, [0.0] * 4]
     assert none[0].shape == (0, 4)
-    assert server.read_marks("a", 0) == (1,)
+    assert server.read_mark("a", 0) == 1
     found, values = server.read_piece("t", 0)
     assert dict(zip(found.tolist(), values[:, 0].tolist(), strict=True)) == {3: 2.0, -1: 2.0, 2**63 - 1: 2.0}
 
@@ -86,13 +88,14 @@ def test_refusals_are_errors_and_the_connection_goes_on(server: ServerConnection
     assert server.push(PushSource("b", 0, 2, 2, 3), {"t": (ids, gradients)}) == 2
 
 
-def test_answers_that_nobody_reads_yet_hold_up_neither_end(server: ServerConnection) -> None:
-    """More than the sockets' buffers hold, in both directions."""
-    server.open_table(TABLE)
-    ids = np.arange(200_000)
-    for _ in range(8):
-        server.send(PullRows(("t",)), (ids,))
-    assert {server.receive()[1][0].shape for _ in range(8)} == {(200_000, 4)}
+def test_what_is_too_much_for_one_message_is_said_on_either_side(server: ServerConnection) -> None:
+    server.open_table(TableSpec("wide", 4096, SGD(1.0), Zeros()))
+    many = np.arange(20_000)
+    with pytest.raises(TableMisused, match="312 MiB at a time, and 256 is the most: use smaller batches"):
+        server.pull({"wide": many})
+    with pytest.raises(TableMisused, match="use smaller batches"):
+        server.push(PushSource("e", 0, 0, 0, 1), {"wide": (many, np.zeros((len(many), 4096), np.float32))})
+    assert server.pull({"wide": many[:2]})[0].shape == (2, 4096)
 
 
 def test_many_workers_at_once_have_each_push_applied_once(address: str) -> None:
@@ -142,7 +145,7 @@ def test_what_is_no_request_is_refused_and_its_connection_closed(address: str, s
 
 
 def test_a_server_that_follows_a_lost_one_says_so_and_ends() -> None:
-    process = Process()
+    process = Process(**{FOLLOWS: "1"})
     process.tell(2)
     code, said = process.end()
     assert code == 1
@@ -173,3 +176,8 @@ def test_another_user_of_the_machine_is_hung_up_on(address: str) -> None:
         except ConnectionResetError:
             os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
+
+
+def test_who_imports_torch_without_tables_loads_no_numba() -> None:
+    code = "import sys, elastic_run.torch, elastic_run.servers; sys.exit('numba' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], timeout=SECONDS).returncode == 0

@@ -8,26 +8,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elastic_run.adapters.servers import kernels
 from elastic_run.adapters.servers.marks import PushSource
 from elastic_run.adapters.servers.specs import SGD, Adagrad, Adam, TableSpec, Uniform, Zeros
 from elastic_run.adapters.servers.tables import (
     OpenTable,
     PullRows,
     PushGradients,
-    ReadMarks,
+    ReadMark,
     ReadPiece,
     Reply,
     Request,
     Tables,
 )
 
-ALL = np.ones(kernels.SLOTS, bool)
 COUNTS = TableSpec("counts", 1, SGD(1.0), Zeros())
 
 
-def opened(*specs: TableSpec, memory: int = 1 << 24, here: Any = ALL) -> Tables:
-    tables = Tables(memory, here)
+def opened(*specs: TableSpec, memory: int = 1 << 24) -> Tables:
+    tables = Tables(memory)
     for spec in specs or (COUNTS,):
         assert tables.answer(OpenTable(spec), ())[0].refused == ""
     return tables
@@ -65,25 +63,20 @@ RECORDS = st.lists(st.integers(-50, 50), min_size=SHARD, max_size=SHARD)
 def test_each_record_counts_once_whatever_dies_between_servers_and_ledger(
     records: list[int], batch: int, lives: list[tuple[int, str]]
 ) -> None:
-    """One shard, two servers with half of the slots each, workers that die at any point of a push.
+    """One shard, two servers with half of the ids each, workers that die at any point of a push.
 
     Each life does some batches; in its last one the push reaches neither server, one, or both, or the ledger hears
     nothing of it. The next begins where the ledger stands, cuts its batches at the marks, and pushes again.
     """
-    halves = np.arange(kernels.SLOTS) % 2 == 0
-    servers = [opened(here=halves), opened(here=~halves)]
+    servers = [opened(), opened()]
 
     def push_to(server: Tables, begin: int, end: int, lease: int) -> None:
-        ids = np.array(records[begin:end], np.int64)
-        slots = np.empty(len(ids), np.int64)
-        kernels.find_slots(ids, slots)
-        mine = halves if server is servers[0] else ~halves
-        assert push(server, ids[mine[slots]].tolist(), begin, end, lease=lease).refused == ""
+        ids = [each for each in records[begin:end] if servers[each % 2] is server]
+        assert push(server, ids, begin, end, lease=lease).refused == ""
 
     said = 0  # to the ledger
     for lease, (batches, death) in enumerate([*lives, (SHARD, "none")], 1):
-        replies = [server.answer(ReadMarks("d", 0), ())[0] for server in servers]
-        cuts = sorted({mark for reply in replies for mark in reply.marks})
+        cuts = sorted({server.answer(ReadMark("d", 0), ())[0].mark for server in servers})
         begin = said
         for number in range(batches + 1):
             if begin == SHARD:
@@ -108,7 +101,7 @@ def test_what_was_applied_is_not_applied_again_and_nothing_is_left_out() -> None
     part, gap, none = push(tables, [2, 7], 2, 5), push(tables, [9], 6, 7), push(tables, [9], 4, 4)
     assert (part.refused, gap.refused, none.refused) == ("records",) * 3
     assert "records 2 to 5 of shard 0 of 'd' are applied in part: cut the batch at record 4" in part.text
-    assert "do not follow those before them: a slot has 4 records" in gap.text
+    assert "do not follow those before them: 4 records are applied" in gap.text
     assert counted(tables) == {1: 1.0, 2: 2.0, 7: 1.0}
 
 
@@ -157,7 +150,7 @@ def test_what_is_wrong_is_said_and_changes_nothing(request_: Request, arrays: li
     assert reply.refused == "misused"
     assert words in reply.text
     assert counted(tables) == {1: 1.0}
-    assert tables.answer(ReadMarks("d", 0), ())[0].marks == ()
+    assert tables.answer(ReadMark("d", 0), ())[0].mark == 0
 
 
 def test_a_push_that_does_not_fit_is_refused_whole() -> None:
