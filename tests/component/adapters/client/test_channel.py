@@ -32,7 +32,7 @@ from elastic_run.rendezvous.member import Fingerprint
 from elastic_run.rendezvous.reasons import AllJoined
 from elastic_run.rendezvous.round import Policy
 from elastic_run.rendezvous.rpc import client, envelope
-from elastic_run.rendezvous.rpc.envelope import Answered, Caller, Nothing, RpcError, answer_of, packed
+from elastic_run.rendezvous.rpc.envelope import Answered, Caller, Nothing, RpcError, Security, answer_of, packed
 from elastic_run.rendezvous.store.contract import KeyValue, Put
 from elastic_run.rendezvous.store.memory_store import MemoryStore
 from elastic_run.rendezvous.store.waits import Waits
@@ -129,7 +129,9 @@ class Side:
             KEYS,
             lambda: cast(Ledgers | None, self.here),  # as above
             lambda: self.caller,
-            known=lambda: KnownRound(header=self.header),
+            Security(),
+            lambda _: False,
+            lambda: KnownRound(header=self.header),
         )
         self.handler = CallHandler(
             self.store, KEYS, self.link, Waits(lambda _: None, asyncio.get_running_loop().time), self.saved.append

@@ -33,9 +33,7 @@ class Parts:
     def __init__(self) -> None:
         self.tag = f"parts-{os.getpid()}-{id(self)}"
         self.shown, self.spared, self.ends = io.BytesIO(), set[int](), list[tuple[int, int]]()
-        self.output = Output(
-            host="a", log_dir=None, job_id="job", color=False, stream_out=self.shown, stream_err=self.shown
-        )
+        self.output = Output(host="a", log_dir=None, job_id="job", stream_out=self.shown, stream_err=self.shown)
         self.reaper, self.changed = Reaper(), asyncio.Event()
         self.starter = WorkerStarter(self.tag, self.output, None, None)
         self.search = ProcessSearch(self.tag, self.reaper, lambda: self.spared, alone=False)
