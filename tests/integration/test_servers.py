@@ -65,7 +65,7 @@ def test_a_server_that_is_lost_ends_the_job_with_the_reason(tmp_path: Path) -> N
     said = "".join(lines)
     assert "the service server" in said
     assert (
-        "the server of an earlier round is lost, and with it the rows of the job's tables: start the job again" in said
+        "the server before this one is lost, and with it the rows of the job's tables: start the job again" in said
     )
 
 
@@ -124,24 +124,27 @@ def test_a_model_trains_as_with_an_embedding_bag_of_its_own(tmp_path: Path) -> N
 def test_what_a_script_does_wrong_is_said(tmp_path: Path) -> None:
     text = """
         import torch
-        from elastic_run import exceptions, servers
+        from elastic_run import data, exceptions, servers
         from elastic_run import torch as elastic
         table = elastic.Embedding("t", 2, servers.SGD(1.0), servers.Zeros())
         dense = torch.nn.Linear(2, 1)
         optimizer = torch.optim.SGD(dense.parameters(), 0.1)
         dense(table(torch.arange(4))).sum().backward()
         optimizer.step()
+        shards = data.shards("d", 100, shard_size=10, commit="ack")
+        next(shards)
         for wrong in (
             lambda: optimizer.step(),
             lambda: table(torch.zeros(3)),
             lambda: elastic.Embedding("t", 3, servers.SGD(1.0)),
             lambda: elastic.Embedding("t", 2, servers.SGD(-1.0)),
             lambda: elastic.Embedding("u", 2, servers.SGD(1.0), mode="max"),
+            lambda: next(shards),
         ):
             try:
                 wrong()
                 print("nothing is said")
-            except exceptions.TableMisused as error:
+            except (exceptions.TableMisused, exceptions.ShardsMisused) as error:
                 print("said:", error)
         """
     code, said = run(tmp_path, "--servers=1", script(tmp_path, text), nproc=1)
@@ -152,6 +155,7 @@ def test_what_a_script_does_wrong_is_said(tmp_path: Path) -> None:
         "table 't' is there already, with columns 2 in place of 3",
         "SGD(lr=-1.0) must be at least 0",
         "mode='max' must be sum or mean",
+        "Call done() of a shard before the next",
     )
     lines = re.findall("said: (.*)", said)
     assert len(lines) == len(words), said
