@@ -141,6 +141,8 @@ def _cramped() -> bool:
             allowed = next(line.split()[3] for line in file if line.startswith("Max address space"))
     except (OSError, StopIteration):
         return False
+    except MemoryError:
+        return True
     return allowed.isdecimal() and int(allowed) < CRAMPED_BYTES
 
 
