@@ -66,7 +66,7 @@ def test_clicks_are_learned_though_a_worker_is_killed(tmp_path: Path) -> None:
     printed = run("clicks", tmp_path, "--fail", servers=1)
     assert "died by SIGKILL (9)" in printed
     (right,) = re.findall(r"right about ([\d.]+)% of 5000 other records", printed)
-    assert float(right) > 85
+    assert float(right) > 70  # by chance, 50
 
 
 def test_every_picture_gets_its_label_though_a_worker_is_killed(tmp_path: Path) -> None:
