@@ -143,7 +143,14 @@ def test_every_public_class_of_a_framework_is_in_the_list_of_members() -> None:
 
 def test_every_error_that_a_script_may_meet_is_public() -> None:
     found: dict[str, type[BaseException]] = {}
-    for folder in ("adapters.client", "adapters.torch", "master.data", "launcher.errors", "launcher.launch"):
+    for folder in (
+        "adapters.client",
+        "adapters.servers.errors",
+        "adapters.torch",
+        "master.data",
+        "launcher.errors",
+        "launcher.launch",
+    ):
         package = importlib.import_module(f"elastic_run.{folder}")
         inner = [name for _, name, _ in pkgutil.iter_modules(getattr(package, "__path__", []), f"{package.__name__}.")]
         for module in (package, *map(importlib.import_module, inner)):

@@ -393,6 +393,7 @@ PYTHON: Mapping[str, Run | str] = {
         "assert state.step == 10\n",
         job="in place, with attempts",
     ),
+    "servers: from elastic_run import data, servers": "its model is left out; test_examples.py runs a whole one",
     "in-place: rounds = elastic_run.rounds()": "its connections are left out; test_own_ring.py runs a whole one",
     "observe: from elastic_run import trace": Run(
         "import os\nimport torch\nfrom torch import nn\nmodel, step = nn.Linear(2, 2), 3\n"

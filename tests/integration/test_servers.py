@@ -64,9 +64,7 @@ def test_a_server_that_is_lost_ends_the_job_with_the_reason(tmp_path: Path) -> N
         assert job.wait(SECONDS) == 1
     said = "".join(lines)
     assert "the service server" in said
-    assert (
-        "the server before this one is lost, and with it the rows of the job's tables: start the job again" in said
-    )
+    assert "the server before this one is lost, and with it the rows of the job's tables: start the job again" in said
 
 
 def children_with(words: str, parent: int) -> list[int]:
