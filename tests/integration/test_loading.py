@@ -36,7 +36,7 @@ IN_A_CLUSTER = ("master_pod.py", "operator.py", "unstarted.py")
 
 INTERNAL = {
     "elastic_run.adapters.torch.process_group.Superseded": "caught where a process group is formed",
-    "elastic_run.master.data.ledger.BadState": "the master's: what its store holds",
+    "elastic_run.master.data.stored_ledger.BadState": "the master's: what its store holds",
     "elastic_run.torch.HostsUpdated": "no error: `run` catches it",
 }
 """Exceptions of the folders that scripts load which are none of the documented errors, and why."""
