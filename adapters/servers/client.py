@@ -1,15 +1,14 @@
 """A worker's end of a connection to a server: one request after the other, and their answers in that order."""
 
-import os
-import socket
 from collections.abc import Sequence
 
 import numpy as np
 
+from ...rendezvous.host.local_socket import connected
 from ...rendezvous.wire.values import Malformed
 from . import frames, kernels
 from .errors import PushRefused, ServerFull, ServerGone, TableMisused
-from .frames import Asking, Replying, user_of
+from .frames import Asking, Replying
 from .marks import PushSource
 from .specs import TableSpec
 from .tables import Array, OpenTable, PullRows, PushGradients, ReadMark, ReadPiece, Reply, Request
@@ -28,15 +27,11 @@ class ServerConnection:
 
     def __init__(self, address: str, seconds: float = SECONDS) -> None:
         self._address = address
-        self._socket = socket.socket(socket.AF_UNIX)
-        self._socket.settimeout(seconds)
         try:
-            self._socket.connect("\0" + address)
-            if user_of(self._socket) not in (os.getuid(), 0):
-                raise ConnectionError("another user of this machine has taken its address")
+            self._socket = connected(address, seconds)
         except OSError as error:
-            self._socket.close()
             raise ServerGone(f"cannot connect to the server at {address} ({error})") from None
+        self._socket.settimeout(seconds)
 
     def ask_server(self, request: Request, arrays: Sequence[Array] = ()) -> tuple[Reply, list[Array]]:
         """The answer, and the arrays that come with it. Raises ServerGone, and what a refusal is."""

@@ -4,7 +4,6 @@ Numbers are little-endian. The head says of each array what it is, so that its b
 """
 
 import math
-import socket
 import struct
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
@@ -17,9 +16,6 @@ from .errors import TableMisused
 from .tables import Array, Arrays, Reply, Request
 
 PREFIX = struct.Struct("<I")
-
-CREDENTIALS = struct.Struct("3i")
-"""What SO_PEERCRED gives: pid, uid, gid."""
 
 LONGEST_HEAD = 1 << 20
 """Bytes."""
@@ -52,12 +48,6 @@ class Replying:
 
     reply: Reply
     arrays: Annotated[tuple[Shape, ...], Count(4096)] = ()
-
-
-def user_of(connected: socket.socket) -> int:
-    """The number of the user at the other end of a Unix socket."""
-    found = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
-    return int(CREDENTIALS.unpack(found)[1])
 
 
 def shapes_of(arrays: Arrays) -> tuple[Shape, ...]:

@@ -39,9 +39,8 @@ def mix(number: int) -> Any:
 
 
 @compiled
-def find_rows(keys: Any, places: Any, masks: Any, ids: Any, rows: Any, missing: Any) -> int:
-    """Writes the row of each of `ids` into `rows`, or MISSING. How many have none; `missing`: of those in each part."""
-    missing[:] = 0
+def find_rows(keys: Any, places: Any, masks: Any, ids: Any, rows: Any) -> None:
+    """Writes the row of each of `ids` into `rows`, or MISSING."""
     for position in range(len(ids)):
         wanted = ids[position]
         hashed = mix(wanted)
@@ -50,9 +49,6 @@ def find_rows(keys: Any, places: Any, masks: Any, ids: Any, rows: Any, missing: 
         while places[part, at] != 0 and keys[part, at] != wanted:
             at = (at + np.uint64(1)) & masks[part]
         rows[position] = places[part, at] - 1
-        if places[part, at] == 0:
-            missing[part] += 1
-    return missing.sum()
 
 
 @compiled

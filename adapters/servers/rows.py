@@ -67,14 +67,13 @@ class Rows:
 
     def find(self, ids: Array) -> Array:
         """The row of each id (int64), `kernels.MISSING` where it has none."""
-        rows, missing = np.empty(len(ids), np.int64), np.empty(kernels.PARTS, np.int64)
-        kernels.find_rows(self._keys, self._places, self._masks, ids, rows, missing)
+        rows = np.empty(len(ids), np.int64)
+        kernels.find_rows(self._keys, self._places, self._masks, ids, rows)
         return rows
 
     def make(self, ids: Array, rows: Array) -> Array:
         """`rows`, which `find` has given, with a new row, as its initializer says, for each id that had none."""
-        missing = np.zeros(kernels.PARTS, np.int64)
-        kernels.find_rows(self._keys, self._places, self._masks, ids, rows, missing)
+        missing = kernels.count_parts(ids[rows < 0])
         for part in np.flatnonzero(self._held + missing > (self._masks + np.uint64(1)) * FULL):
             self._lengthen(int(part), int(missing[part]))
         first = self.count

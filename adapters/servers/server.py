@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ...rendezvous.host.local_socket import is_own_peer
 from ...rendezvous.wire.values import Malformed
 from ..contract import FOLLOWS
 from . import frames
@@ -59,8 +60,7 @@ class WorkerConnection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        peer: socket.socket = transport.get_extra_info("socket")
-        if frames.user_of(peer) not in (os.getuid(), 0):
+        if not is_own_peer(transport.get_extra_info("socket")):
             transport.abort()
 
     def get_buffer(self, sizehint: int) -> memoryview:

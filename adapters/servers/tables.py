@@ -4,7 +4,7 @@ A request is answered whole or refused whole: all that can be wrong is looked fo
 """
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -14,10 +14,8 @@ from ...rendezvous.wire.values import Tagged
 from . import kernels
 from .errors import TableMisused
 from .marks import Marks, PushSource, RecordsRefused
-from .rows import Rows, TableFull
+from .rows import Array, Rows, TableFull
 from .specs import Name, TableSpec
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 Arrays = Sequence[Array]
 

@@ -1,7 +1,7 @@
 """Embeddings whose rows are on the job's servers, as a module of PyTorch."""
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -10,6 +10,9 @@ from torch.optim.optimizer import Optimizer, register_optimizer_step_pre_hook
 
 from ..servers import specs
 from ..servers.errors import TableMisused
+
+if TYPE_CHECKING:
+    from ..servers.session import ServersClient
 
 MODES = ("sum", "mean")
 
@@ -63,12 +66,10 @@ class Embedding(nn.Module):
             elastic_run.exceptions.TableMisused: the ids are no int64, or nothing says of which records they are.
             elastic_run.exceptions.ServerGone: the server does not answer.
         """
-        from ..servers.session import session  # here, as in `_open`
-
         table = self.spec.name
         if ids.dtype != torch.int64:
             raise TableMisused(f"table {table!r}: ids are {ids.dtype}, and must be torch.int64")
-        here = session()
+        here = _client()
         distinct, rows, inverse = here.pull(table, ids.detach().contiguous().reshape(-1).cpu().numpy())
         leaf = torch.as_tensor(rows).to(ids.device)
         if self.training and torch.is_grad_enabled():
@@ -81,9 +82,7 @@ class Embedding(nn.Module):
 
     def rows(self, ids: Tensor) -> Tensor:
         """The rows of `ids` (int64, any shape) as they are now: ids.shape + (dim,), float32. No gradient follows."""
-        from ..servers.session import session  # here, as in `_open`
-
-        _, rows, inverse = session().pull(self.spec.name, ids.contiguous().reshape(-1).cpu().numpy())
+        _, rows, inverse = _client().pull(self.spec.name, ids.contiguous().reshape(-1).cpu().numpy())
         return torch.as_tensor(rows[inverse]).reshape(*ids.shape, self.spec.columns)
 
     def extra_repr(self) -> str:
@@ -95,14 +94,18 @@ _checked: set[int] = set()
 """Processes whose optimizers are looked at."""
 
 
-def _open(spec: specs.TableSpec) -> None:
+def _client() -> "ServersClient":
     from ..servers.session import session  # here: it loads numba, and only scripts with tables have that
 
-    session().open_table(spec)
+    return session()
+
+
+def _open(spec: specs.TableSpec) -> None:
+    _client().open_table(spec)
     if os.getpid() not in _checked:
         _checked.add(os.getpid())
 
         def check(optimizer: Optimizer, *_: Any) -> None:
-            session().check_step(id(optimizer))
+            _client().check_step(id(optimizer))
 
         register_optimizer_step_pre_hook(check)
