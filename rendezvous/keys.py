@@ -4,6 +4,8 @@
 /elastic-run/<job>/nodes/<node>                  leased: one registered node, written by that node only
 /elastic-run/<job>/round                         the header of the current round, which alone publishes it
 /elastic-run/<job>/targets                       how many nodes the job wants, of each role, and why
+/elastic-run/<job>/slots                         which parameter server holds which ids (`master/servers/slot_table.py`)
+/elastic-run/<job>/servers/<number>              leased: the parameter server that runs in that place
 /elastic-run/<job>/listening                     leased: the number of the round whose rank 0 listens for the others
 /elastic-run/<job>/assignments/<prefix>/<node>   what the header's round gives to each node
 /elastic-run/<job>/assignments/<prefix>/peers/<number>  where the round's workers are, if their framework asks
@@ -34,6 +36,8 @@ class Keys:
         self.nodes = f"{self.root}nodes/"
         self.round = f"{self.root}round"
         self.targets = f"{self.root}targets"
+        self.slots = f"{self.root}slots"
+        self.servers = f"{self.root}servers/"
         self.listening = f"{self.root}listening"
         self.assignments = f"{self.root}assignments/"
         self.successes = f"{self.root}successes/"
@@ -60,6 +64,9 @@ class Keys:
     def time(self, prefix: str) -> str:
         """What the job's time went into until the round that named `prefix` trained, saved, or stood still."""
         return f"{self.assignments}{prefix}/time/now"
+
+    def server(self, number: int) -> str:
+        return f"{self.servers}{number}"
 
     def success(self, incarnation: str) -> str:
         return f"{self.successes}{incarnation}"
