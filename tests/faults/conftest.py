@@ -11,6 +11,7 @@ import pytest
 
 from ..integration.conftest import Cluster as Etcd
 from ..integration.conftest import running
+from .counted import Counted
 from .in_place import JobInPlace
 from .job import Job
 
@@ -86,6 +87,26 @@ def frail_in_place(
 ) -> Iterator[JobInPlace]:
     """As `frail`, of workers that keep their process."""
     with explaining(JobInPlace(tmp_path / "job", broken(request), inject, etcd=etcd)) as made:
+        yield made
+
+
+@pytest.fixture
+def frail_counted(
+    tmp_path: Path, etcd: Etcd, inject: Callable[[str], None], request: pytest.FixtureRequest
+) -> Iterator[Counted]:
+    """As `frail`, of workers that count."""
+    made = Counted(tmp_path / "job", broken(request), inject, etcd=etcd)
+    with explaining(made):
+        yield made
+
+
+@pytest.fixture
+def counted(
+    tmp_path: Path, quorum: Etcd, inject: Callable[[str], None], request: pytest.FixtureRequest
+) -> Iterator[Counted]:
+    """As `job`, of workers that count."""
+    made = Counted(tmp_path / "job", broken(request), inject, etcd=quorum)
+    with explaining(made):
         yield made
 
 

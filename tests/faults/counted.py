@@ -1,7 +1,7 @@
 """A job that counts how often each record was used: its scripts, and what must be true of the counts at its end.
 
-Three kinds: `LOCKSTEP` and `LEASED` train, and their model is the count; `OUTPUTS` writes a file for each shard. Every
-kind must have used each record once in each epoch, exactly.
+`LOCKSTEP` and `LEASED` train, and their model is the count; `OUTPUTS` writes a file for each shard; the kinds of
+`test_tables.py` count in a table on parameter servers. All must have used each record once in each epoch, exactly.
 """
 
 import re

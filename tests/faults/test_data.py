@@ -6,16 +6,14 @@ Then the moments that matter, one by one: a process dies exactly there (`failpoi
 
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
 from ..integration.cluster import DEADLINE
 from ..integration.conftest import Cluster as Etcd
 from ..sampling import SEEDS, SOAK
-from .conftest import broken, explaining
 from .counted import LEASED, LOCKSTEP, OUTPUTS, Counted, Kind
 from .failpoint import LAUNCHER, READING, WRITES, deposed_point, write_point
 from .scene import (
@@ -45,26 +43,6 @@ LOCKSTEPS = (
     Kind("count_lockstep.py", options=("--batch-size=7",)),
 )
 """By seed, one after the other. No batch divides the records, nor does any number of ranks."""
-
-
-@pytest.fixture
-def frail(
-    tmp_path: Path, etcd: Etcd, inject: Callable[[str], None], request: pytest.FixtureRequest
-) -> Iterator[Counted]:
-    """One job on a store of its own, to be hurt."""
-    made = Counted(tmp_path / "job", broken(request), inject, etcd=etcd)
-    with explaining(made):
-        yield made
-
-
-@pytest.fixture
-def job(
-    tmp_path: Path, quorum: Etcd, inject: Callable[[str], None], request: pytest.FixtureRequest
-) -> Iterator[Counted]:
-    """One job on a store that is not touched."""
-    made = Counted(tmp_path / "job", broken(request), inject, etcd=quorum)
-    with explaining(made):
-        yield made
 
 
 # -- random faults ----------------------------------------------------------------------------------------------------
@@ -131,45 +109,45 @@ def master(scene: Scene) -> str:
         time.sleep(0.05)  # the store would have to be watched for it
 
 
-def survives(job: Counted, etcd: Etcd, kind: Kind, seed: int) -> None:
+def survives(counted: Counted, etcd: Etcd, kind: Kind, seed: int) -> None:
     """Does all of a seed to a job of that kind; what is in its result, the job checks at its end."""
-    job.kind = kind
-    scene = Scene(job, etcd)
+    counted.kind = kind
+    scene = Scene(counted, etcd)
 
     def fill(nodes: int) -> None:
         missing = nodes - len(scene.staying())
         if missing > 0:
             # Where only nodes that waited are left, they begin as at the first round: two wait for a third.
             names = [next(scene.names) for _ in range(missing)]
-            job.train(*names, nnodes="1:3", conf={"last_call_timeout": LAST_CALL})
+            counted.train(*names, nnodes="1:3", conf={"last_call_timeout": LAST_CALL})
 
     fill(3)
     for turn in schedule(kind, seed):
         if turn.after == "trains":
-            job.advances(5)
-        if turn.after == "workers" or not job.living():
-            job.worker(0)
+            counted.advances(5)
+        if turn.after == "workers" or not counted.living():
+            counted.worker(0)
         FAULTS[turn.fault](scene, turn.pick)
         fill(turn.nodes)
-    job.advances()
-    codes = job.ends()
+    counted.advances()
+    codes = counted.ends()
     assert codes == {node: 143 if node in scene.told else 0 for node in codes}
     assert any(code == 0 for code in codes.values())
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_lockstep_trains_on_each_record_once_an_epoch(frail: Counted, etcd: Etcd, seed: int) -> None:
-    survives(frail, etcd, LOCKSTEPS[seed % len(LOCKSTEPS)], seed)
+def test_lockstep_trains_on_each_record_once_an_epoch(frail_counted: Counted, etcd: Etcd, seed: int) -> None:
+    survives(frail_counted, etcd, LOCKSTEPS[seed % len(LOCKSTEPS)], seed)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_leased_shards_are_trained_on_once_an_epoch(frail: Counted, etcd: Etcd, seed: int) -> None:
-    survives(frail, etcd, LEASED, seed)
+def test_leased_shards_are_trained_on_once_an_epoch(frail_counted: Counted, etcd: Etcd, seed: int) -> None:
+    survives(frail_counted, etcd, LEASED, seed)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_acknowledged_shards_have_one_output_each(frail: Counted, etcd: Etcd, seed: int) -> None:
-    survives(frail, etcd, OUTPUTS, seed)
+def test_acknowledged_shards_have_one_output_each(frail_counted: Counted, etcd: Etcd, seed: int) -> None:
+    survives(frail_counted, etcd, OUTPUTS, seed)
 
 
 # -- a worker dies exactly there --------------------------------------------------------------------------------------
@@ -194,70 +172,72 @@ LEDGERS = [(LEASED, "a cut"), (OUTPUTS, "leases"), (LEASED, "leases")]
 
 
 @pytest.mark.parametrize("kind", [LOCKSTEP, LEASED, OUTPUTS], ids=["lockstep", "leased", "outputs"])
-def test_masters_are_deposed_around_writes_and_workers_die_at_the_worst_moments(job: Counted, kind: Kind) -> None:
-    job.kind = kind
-    job.train("A", "B", nnodes=2, prefix=LAUNCHER)
+def test_masters_are_deposed_around_writes_and_workers_die_at_the_worst_moments(counted: Counted, kind: Kind) -> None:
+    counted.kind = kind
+    counted.train("A", "B", nnodes=2, prefix=LAUNCHER)
     for what in (what for of, what in LEDGERS if of is kind):
-        masters_are_deposed_around_a_write_and_the_round_goes_on(job, what)
+        masters_are_deposed_around_a_write_and_the_round_goes_on(counted, what)
     for round, point in enumerate((point for of, point in POINTS if of is kind), 1):
-        job.advances(5)
-        job.worker(1)
-        job.happens(point)
-        assert "died by SIGKILL" in job.cause(round + 1)
-    job.advances(5)
-    assert job.ends() == {"A": 0, "B": 0}
+        counted.advances(5)
+        counted.worker(1)
+        counted.happens(point)
+        assert "died by SIGKILL" in counted.cause(round + 1)
+    counted.advances(5)
+    assert counted.ends() == {"A": 0, "B": 0}
 
 
 DEPOSED = "no longer runs here"
 """What an agent says whose master another one has replaced."""
 
 
-def masters_are_deposed_around_a_write_and_the_round_goes_on(job: Counted, what: str) -> None:
-    workers = [job.worker(rank).pid for rank in range(2)]
-    before = (job.log("A") + job.log("B")).count(DEPOSED)
+def masters_are_deposed_around_a_write_and_the_round_goes_on(counted: Counted, what: str) -> None:
+    workers = [counted.worker(rank).pid for rank in range(2)]
+    before = (counted.log("A") + counted.log("B")).count(DEPOSED)
     for when in WRITES:
-        job.advances(5)
-        job.happens(deposed_point(when, what))
-    job.advances(5)
-    assert [worker.pid for worker in job.living()] == workers
-    assert (job.log("A") + job.log("B")).count(DEPOSED) > before
+        counted.advances(5)
+        counted.happens(deposed_point(when, what))
+    counted.advances(5)
+    assert [worker.pid for worker in counted.living()] == workers
+    assert (counted.log("A") + counted.log("B")).count(DEPOSED) > before
 
 
 # -- workers that need nobody ------------------------------------------------------------------------------------------
 
 
-def test_workers_that_need_nobody_come_and_go_and_the_others_keep_their_process_and_their_shards(job: Counted) -> None:
-    job.kind = OUTPUTS
-    job.train("A", "B", "C", env={}, roles="worker:2:3", role_options="worker:on-loss=one")
-    workers = [job.worker_of(node) for node in "ABC"]
+def test_workers_that_need_nobody_come_and_go_and_the_others_keep_their_process_and_their_shards(
+    counted: Counted,
+) -> None:
+    counted.kind = OUTPUTS
+    counted.train("A", "B", "C", env={}, roles="worker:2:3", role_options="worker:on-loss=one")
+    workers = [counted.worker_of(node) for node in "ABC"]
     pids = {worker.node: worker.pid for worker in workers}
     ranks = {worker.node: worker.puppet.rank for worker in workers}
     assert sorted(ranks.values()) == [0, 1, 2]
 
     def others_continue(*touched: str) -> None:
-        job.advances(20)
-        now = {worker.node: worker.pid for worker in job.living()}
+        counted.advances(20)
+        now = {worker.node: worker.pid for worker in counted.living()}
         assert {node: pid for node, pid in now.items() if node not in touched} == pids
 
-    lost = job.stays()
-    job.kill_agent(lost)
-    assert "was lost" in job.cause(2)
+    lost = counted.stays()
+    counted.kill_agent(lost)
+    assert "was lost" in counted.cause(2)
     del pids[lost]
     others_continue()
-    job.train("D")
-    assert job.worker_of("D").puppet.rank == ranks[lost]
+    counted.train("D")
+    assert counted.worker_of("D").puppet.rank == ranks[lost]
     others_continue("D")
-    hurt = job.stays("D")
-    job.worker_of(hurt).kill()
-    assert "died by SIGKILL" in job.cause(4)
-    pids = {"D": job.worker_of("D").pid, **{node: pid for node, pid in pids.items() if node != hurt}}
+    hurt = counted.stays("D")
+    counted.worker_of(hurt).kill()
+    assert "died by SIGKILL" in counted.cause(4)
+    pids = {"D": counted.worker_of("D").pid, **{node: pid for node, pid in pids.items() if node != hurt}}
     others_continue(hurt)
-    assert job.worker_of(hurt).puppet.rank == ranks[hurt]
-    master = job.master()
-    job.kill_machine(master)
+    assert counted.worker_of(hurt).puppet.rank == ranks[hurt]
+    master = counted.master()
+    counted.kill_machine(master)
     del pids[master]
     others_continue(hurt)
-    codes = job.ends()
+    codes = counted.ends()
     assert codes == {"D": 0, hurt: 0}
 
 
@@ -266,20 +246,20 @@ def test_workers_that_need_nobody_come_and_go_and_the_others_keep_their_process_
 
 @pytest.mark.parametrize(("kind", "what"), LEDGERS[:2], ids=["a cut", "acknowledged"])
 def test_the_masters_node_dies_around_a_write_of_its_ledgers_and_while_it_reads_them(
-    job: Counted, kind: Kind, what: str
+    counted: Counted, kind: Kind, what: str
 ) -> None:
-    job.kind = kind
-    job.train("A", "B", nnodes="1:3", prefix=LAUNCHER)
+    counted.kind = kind
+    counted.train("A", "B", nnodes="1:3", prefix=LAUNCHER)
     for newcomer, when in zip("CDE", WRITES, strict=True):
-        job.worker(1)
-        job.advances(5)
-        job.agent_dies_at(write_point(when, what))
-        job.train(newcomer, prefix=LAUNCHER)
-    job.train("F", prefix=LAUNCHER)
-    job.worker(2)
-    job.advances(5)
-    job.kill_machine(job.master())
-    job.agent_dies_at(READING)
-    job.advances(5)
-    (last,) = job.running()
-    assert job.ends() == {last: 0}
+        counted.worker(1)
+        counted.advances(5)
+        counted.agent_dies_at(write_point(when, what))
+        counted.train(newcomer, prefix=LAUNCHER)
+    counted.train("F", prefix=LAUNCHER)
+    counted.worker(2)
+    counted.advances(5)
+    counted.kill_machine(counted.master())
+    counted.agent_dies_at(READING)
+    counted.advances(5)
+    (last,) = counted.running()
+    assert counted.ends() == {last: 0}
