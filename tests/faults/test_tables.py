@@ -8,6 +8,7 @@ import asyncio
 import os
 import random
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from elastic_run.rendezvous.keys import Keys
 from elastic_run.rendezvous.store.etcd.etcd_store import EtcdStore
 from elastic_run.rendezvous.wire.values import decode
 
-from ..integration.cluster import MARK, seal
+from ..integration.cluster import DEADLINE, MARK, seal
 from ..integration.conftest import Cluster as Etcd
 from ..sampling import SEEDS, SOAK
 from .counted import Counted, Kind
@@ -56,13 +57,15 @@ def table_of(counted: Counted) -> SlotTable:
 def has_backups(counted: Counted) -> SlotTable:
     """The table, once every slot has its primary and its backup, on servers whose nodes run."""
 
-    def whole() -> SlotTable | None:
+    until = time.monotonic() + DEADLINE
+    while True:
         table = table_of(counted)
-        if not table.serves or NOBODY in table.backup:
-            return None
-        return table if {each.node for each in table.servers} <= set(counted.running()) else None
-
-    return counted.wait_until(whole, "every slot has its backup")
+        whole = table.serves and NOBODY not in table.backup
+        if whole and {each.node for each in table.servers} <= set(counted.running()):
+            return table
+        if time.monotonic() > until:
+            raise counted.failed(f"not every slot has its backup: {table.servers}, {table.lost}")
+        time.sleep(0.1)  # the store would have to be watched for it
 
 
 def servers_of(counted: Counted) -> list[int]:
