@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from .. import console
 from ..errors import UsageError
-from .managed_nodes import NO_PACKAGE
 
 if TYPE_CHECKING:
     from ...master.nodes.kubernetes.api import Api
@@ -25,13 +24,9 @@ def say(line: str) -> None:
 
 
 def api_of(arguments: argparse.Namespace) -> "Api":
-    """The API server of that cluster. Raises UsageError, PlatformError."""
-    try:
-        from ...master.nodes.kubernetes.api import Api
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "kubernetes":
-            raise
-        raise UsageError(NO_PACKAGE) from None
+    """The API server of that cluster. Raises PlatformError, and ModuleNotFoundError without the package kubernetes."""
+    from ...master.nodes.kubernetes.api import Api
+
     return Api.load(arguments.namespace, arguments.kubeconfig, arguments.context)
 
 

@@ -16,6 +16,7 @@ from ..console import end_unread, refuse
 from ..errors import UsageError
 from . import control, pod_logs, progress
 from .arguments import api_of, parser
+from .managed_nodes import NO_PACKAGE
 from .submit import submit
 
 if TYPE_CHECKING:
@@ -53,6 +54,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return refuse(str(error), command="elastic-job")
     except PlatformError as error:
         return refuse(f"the cluster: {error}", command="elastic-job")
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("kubernetes", "yaml"):  # the one brings the other
+            raise
+        return refuse(NO_PACKAGE, command="elastic-job")
     except KeyboardInterrupt:
         return INTERRUPTED
 

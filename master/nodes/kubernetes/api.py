@@ -50,8 +50,6 @@ SERVICE_ACCOUNT_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/
 
 GONE, CONFLICT, NOT_FOUND, UNAUTHORIZED, TOO_MANY = 410, 409, 404, 401, 429
 
-NO_PACKAGE = "this needs the package kubernetes: pip install 'elastic-run[kubernetes]'"
-
 
 class ApiRefused(PlatformRefused):
     """The server answered no. `status`: of HTTP; `reason`: the API's own word for it."""

@@ -1,5 +1,6 @@
 """A job's objects in a cluster, what a pod says of its node, and what `elastic-job submit` refuses."""
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -430,6 +431,20 @@ def submit(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, s
     code = main(["submit", "--dry-run", "--image=train:1", *words])
     said = capsys.readouterr()
     return code, said.out, said.err
+
+
+@pytest.mark.parametrize(
+    ("package", "words"),
+    [("yaml", ["submit", "--dry-run"]), ("yaml", ["submit", "--pod-template=pod.yaml"]), ("kubernetes", ["submit"])],
+)
+def test_a_package_that_is_not_installed_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], package: str, words: list[str]
+) -> None:
+    for name in [each for each in sys.modules if each.partition(".")[0] == package or each.endswith("kubernetes.api")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, package, None)
+    assert main([*words, "--image=train:1", "--", "train.py"]) == 2
+    assert "pip install 'elastic-run[kubernetes]'" in capsys.readouterr().err
 
 
 def test_a_job_has_a_store_of_its_own_in_which_no_pod_is_special() -> None:
