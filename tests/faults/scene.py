@@ -2,9 +2,11 @@
 
 import itertools
 import signal
+import time
 from collections.abc import Sequence
 from typing import TypeVar
 
+from ..integration.cluster import DEADLINE
 from ..integration.conftest import Cluster as Etcd
 from .job import Job, Worker
 
@@ -72,6 +74,25 @@ def agent_is_killed(scene: Scene, pick: float) -> None:
 
 def machine_is_lost(scene: Scene, pick: float) -> None:
     scene.job.kill_machine(scene.node(pick))
+
+
+def master(scene: Scene) -> str:
+    """The node that leads, of those that run; there may be none for a moment."""
+    until = time.monotonic() + DEADLINE
+    while True:
+        try:
+            name = scene.job.master()
+        except AssertionError:
+            name = ""
+        if name in scene.job.running():
+            return name
+        if time.monotonic() > until:
+            raise scene.job.failed("the job has no master")
+        time.sleep(0.05)  # the store would have to be watched for it
+
+
+def masters_machine_is_lost(scene: Scene, pick: float) -> None:
+    scene.job.kill_machine(master(scene))
 
 
 def node_is_told_to_go(scene: Scene, pick: float) -> None:

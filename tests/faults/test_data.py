@@ -5,13 +5,11 @@ Then the moments that matter, one by one: a process dies exactly there (`failpoi
 """
 
 import random
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
 
-from ..integration.cluster import DEADLINE
 from ..integration.conftest import Cluster as Etcd
 from ..sampling import SEEDS, SOAK
 from .counted import LEASED, LOCKSTEP, OUTPUTS, Counted, Kind
@@ -21,6 +19,7 @@ from .scene import (
     agent_is_killed,
     agent_is_stopped_until_its_workers_are_gone,
     machine_is_lost,
+    masters_machine_is_lost,
     member_of_etcd_is_started_again,
     node_is_told_to_go,
     worker_exits,
@@ -65,10 +64,6 @@ class Turn:
     nodes: int
 
 
-def masters_machine_is_lost(scene: Scene, pick: float) -> None:
-    scene.job.kill_machine(master(scene))
-
-
 FAULTS: dict[str, Callable[[Scene, float], None]] = {
     fault.__name__: fault
     for fault in (
@@ -92,21 +87,6 @@ def schedule(kind: Kind, seed: int) -> list[Turn]:
     faults.insert(draw.randrange(IN_A_ROW), masters_machine_is_lost.__name__)
     after = ("anything", "workers", "trains", "trains")
     return [Turn(fault, draw.random(), draw.choice(after), draw.choice((2, 3))) for fault in faults]
-
-
-def master(scene: Scene) -> str:
-    """The node that leads, of those that run; there may be none for a moment."""
-    until = time.monotonic() + DEADLINE
-    while True:
-        try:
-            name = scene.job.master()
-        except AssertionError:
-            name = ""
-        if name in scene.job.running():
-            return name
-        if time.monotonic() > until:
-            raise scene.job.failed("the job has no master")
-        time.sleep(0.05)  # the store would have to be watched for it
 
 
 def survives(counted: Counted, etcd: Etcd, kind: Kind, seed: int) -> None:

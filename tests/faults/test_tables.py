@@ -23,8 +23,16 @@ from ..integration.cluster import DEADLINE, MARK, seal
 from ..integration.conftest import Cluster as Etcd
 from ..sampling import SEEDS, SOAK
 from .counted import Counted, Kind
-from .scene import Scene, agent_is_killed, machine_is_lost, node_is_told_to_go, pick_one, worker_exits, worker_is_killed
-from .test_data import master
+from .scene import (
+    Scene,
+    agent_is_killed,
+    machine_is_lost,
+    masters_machine_is_lost,
+    node_is_told_to_go,
+    pick_one,
+    worker_exits,
+    worker_is_killed,
+)
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
@@ -89,10 +97,6 @@ def server_is_killed(scene: Scene, pick: float) -> None:
 def server_is_silent(scene: Scene, pick: float) -> None:
     scene.job.fault("SIGSTOP to a server")
     os.kill(pick_one(servers_of(scene.job), pick), signal.SIGSTOP)  # type: ignore[arg-type]
-
-
-def masters_machine_is_lost(scene: Scene, pick: float) -> None:
-    scene.job.kill_machine(master(scene))
 
 
 TAKES_SERVERS: dict[str, Callable[[Scene, float], None]] = {
