@@ -19,6 +19,7 @@ from ..elastic_agent.agent import Agent, Result
 from ..elastic_agent.local_machine import RealMachine
 from ..elastic_agent.logs.output import LEAVING_READER_SECONDS, READER_SECONDS, Output
 from ..elastic_agent.logs.own_lines import OwnLines
+from ..elastic_agent.logs.routes import Routes
 from ..elastic_agent.machine import plan
 from ..elastic_agent.machine.agent_machine import REPEAT_SECONDS
 from ..elastic_agent.node.preemption import heed_no_more
@@ -426,14 +427,16 @@ def _output(options: Options) -> Output:
         host=node_name(options),
         log_dir=wanted.log_dir,
         job_id=options.job_id,
-        color=[name for name in ("stdout", "stderr") if _is_coloured(wanted.color, getattr(sys, name))],
-        redirects=wanted.redirects,
-        tee=wanted.tee,
-        line_prefix=_line_prefix(wanted.line_prefix, options.role),
+        routes=Routes(
+            color=[name for name in ("stdout", "stderr") if _is_coloured(wanted.color, getattr(sys, name))],
+            redirects=wanted.redirects,
+            tee=wanted.tee,
+            line_prefix=_line_prefix(wanted.line_prefix, options.role),
+            shown_ranks=wanted.shown_ranks or (),
+            stdout_needles=tuple(text.encode() for text in wanted.stdout_filters),
+            stderr_needles=tuple(text.encode() for text in wanted.stderr_filters),
+        ),
         raw=wanted.raw,
-        local_ranks_filter=wanted.shown_ranks or (),
-        duplicate_stdout_filters=wanted.stdout_filters,
-        duplicate_stderr_filters=wanted.stderr_filters,
         keep_attempts=wanted.keep_attempts,
         own_lines=OwnLines(wanted.log_format, wanted.log_timestamps, options.job_id, node_name(options)),
         stream_out=_binary(sys.stdout),

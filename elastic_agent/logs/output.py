@@ -10,21 +10,19 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import BinaryIO
 
 from ...rendezvous.host import leftovers
 from ...rendezvous.host.own_files import dated_folder, file_name
 from ..processes.threads import Threads, call_from_thread
 from .drawn_rows import DrawnRows
 from .own_lines import OwnLines
+from .routes import Routes, StreamName
 from .slow_disk import SlowDisk
 from .terminal import Terminal
 from .writer import File, Lane, Stream, Writer
-
-StreamName = Literal["stdout", "stderr"]
-_BITS: Mapping[StreamName, int] = {"stdout": 1, "stderr": 2}
 
 READER_SECONDS = 60.0
 """So long the end waits for a terminal or a pipe that takes nothing; while it takes anything, there is no limit."""
@@ -48,8 +46,6 @@ MOST_FAILED = 20
 
 _LOGS_PREFIX = "elastic-run-logs_"
 """Of a temporary folder of logs that were asked for: nobody but the user removes it."""
-
-_COLOURS = (36, 33, 35, 32, 34, 31)
 
 
 class Lines:
@@ -79,18 +75,11 @@ class Output:
 
     Args:
         host: this machine, as it appears before each worker's lines.
-        log_dir: where whole logs are kept, in torchrun's layout; None (or /dev/null): nowhere, unless `redirects`,
-            `tee` or a filter asks for files, which then go to a temporary folder that stays.
+        log_dir: where whole logs are kept, in torchrun's layout; None (or /dev/null): nowhere, unless `routes` ask for
+            files, which then go to a temporary folder that stays.
         job_id: names the job's folder there.
-        color: the streams whose prefixes are coloured, one colour per rank.
-        redirects: by local rank, streams that go to their file instead of the terminal: 0 none, 1 stdout, 2 stderr, 3
-            both.
-        tee: likewise, streams that go to both, even where `redirects` names them.
-        line_prefix: what a worker's lines begin with on the terminal, by rank and local rank; None: host and rank.
+        routes: which of the workers' streams goes where.
         raw: the bytes of a worker are shown as they come, without prefix; for one worker that is shown.
-        local_ranks_filter: only these local ranks are shown on the terminal; empty: all.
-        duplicate_stdout_filters: lines of stdout that contain one of these are also kept in `filtered_stdout.log`.
-        duplicate_stderr_filters: likewise for stderr.
         keep_attempts: so many of the newest attempts' folders stay; 0: all. Without logs there are KEPT_ATTEMPTS.
         own_lines: how the launcher's own lines are written.
         stream_out: the launcher's own stdout.
@@ -110,14 +99,8 @@ class Output:
         host: str,
         log_dir: Path | None,
         job_id: str,
-        color: Collection[StreamName] = (),
-        redirects: Sequence[int] = (),
-        tee: Sequence[int] = (),
-        line_prefix: Callable[[int, int], str] | None = None,
+        routes: Routes = Routes(),  # noqa: B008  a frozen value
         raw: bool = False,
-        local_ranks_filter: Collection[int] = (),
-        duplicate_stdout_filters: Sequence[str] = (),
-        duplicate_stderr_filters: Sequence[str] = (),
         keep_attempts: int = 0,
         own_lines: OwnLines = OwnLines(),  # noqa: B008  a frozen value
         stream_out: BinaryIO,
@@ -125,20 +108,11 @@ class Output:
     ) -> None:
         self.disk = SlowDisk()
         self._host = host
-        self._color = color
-        self._redirects = dict(enumerate(redirects))
-        self._tee = dict(enumerate(tee))
-        self._line_prefix = line_prefix
+        self._routes = routes
         self._raw = raw
-        self._shown_ranks = frozenset(local_ranks_filter)
-        self._needles: dict[StreamName, tuple[bytes, ...]] = {
-            "stdout": tuple(text.encode() for text in duplicate_stdout_filters),
-            "stderr": tuple(text.encode() for text in duplicate_stderr_filters),
-        }
         if log_dir == Path(os.devnull):
             log_dir = None
-        wants_files = any(redirects) or any(tee) or any(self._needles.values())
-        self._keeps_logs = log_dir is not None or wants_files
+        self._keeps_logs = log_dir is not None or routes.wants_files
         self.temporary = self._keeps_logs and log_dir is None
         name = file_name(job_id)
         if log_dir is not None:
@@ -237,20 +211,20 @@ class Output:
         if path := self.log_file(round, local_rank, stream):
             return str(path)
         source = self._terminals[stream].source
-        return str(source) if source >= 0 and self._is_shown(local_rank, stream) else ""
+        return str(source) if source >= 0 and self._routes.is_shown(local_rank, stream) else ""
 
     def terminal_size(self, local_rank: int, stream: StreamName) -> os.terminal_size | None:
         """Of the terminal that shows a worker's stream; None: it is to be a pipe, as where torchrun makes it a file."""
-        to_file = (self._redirects.get(local_rank, 0) | self._tee.get(local_rank, 0)) & _BITS[stream]
+        to_file = self._routes.is_filed(local_rank, stream)
         terminal = self._terminals[stream]
-        shown = terminal.interactive and self._is_shown(local_rank, stream)
+        shown = terminal.interactive and self._routes.is_shown(local_rank, stream)
         return terminal.size if shown and not to_file else None
 
     def open(self, round: int, rank: int, local_rank: int, stream: StreamName) -> Lines:
         """The way for one worker's stream; the writer makes its folder and its file."""
         self._prepare(round, local_rank)
         path = self.log_file(round, local_rank, stream)
-        needles = self._needles[stream]
+        needles = self._routes.needles(stream)
         matching = None
         if needles:
             # The file itself, and not only its name, is shared within a round: it counts what a full disk has lost.
@@ -260,9 +234,9 @@ class Output:
                 matching = self._matching[stream] = File(place)
         made = Stream(
             worker=(round, local_rank),
-            prefix=self._prefix(rank, local_rank, stream),
+            prefix=self._routes.prefix(self._host, rank, local_rank, stream),
             file=File(path) if path is not None else None,
-            lane=self._lane(stream) if self._is_shown(local_rank, stream) else None,
+            lane=self._lane(stream) if self._routes.is_shown(local_rank, stream) else None,
             matching=matching,
             needles=needles,
             raw=self._raw,
@@ -284,7 +258,9 @@ class Output:
 
         Control characters are shown as their escapes; a text of several lines is shown as `visible_lines` does.
         """
-        self._writer.say(self._terminals["stderr"], self._own_lines.encoded(line, colour="stderr" in self._color))
+        self._writer.say(
+            self._terminals["stderr"], self._own_lines.encoded(line, colour="stderr" in self._routes.color)
+        )
 
     @property
     def has_live_line(self) -> bool:
@@ -375,20 +351,6 @@ class Output:
                     "the workers' output is read slowly: waiting for its reader, until nothing is read for "
                     f"{seconds:g} s or a signal arrives"
                 )
-
-    def _is_shown(self, local_rank: int, stream: StreamName) -> bool:
-        bit = _BITS[stream]
-        if self._shown_ranks and local_rank not in self._shown_ranks:
-            return False
-        return bool(self._tee.get(local_rank, 0) & bit) or not self._redirects.get(local_rank, 0) & bit
-
-    def _prefix(self, rank: int, local_rank: int, stream: StreamName) -> bytes:
-        text, space = (f"[{self._host} rank {rank}]", " ")
-        if self._line_prefix is not None:
-            text, space = self._line_prefix(rank, local_rank), ""
-        if stream in self._color:
-            text = f"\x1b[2;{_COLOURS[rank % len(_COLOURS)]}m{text}\x1b[0m"
-        return f"{text}{space}".encode(errors="replace")
 
     def begin(self) -> None:
         """Start the thread that writes; the first output does so otherwise. Raises RuntimeError where there is none."""

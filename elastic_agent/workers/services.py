@@ -18,7 +18,8 @@ from ...adapters.contract import FOLLOWS, Lifetime, Service
 from ...rendezvous.base.frozen import dataclass
 from ...rendezvous.wire.fields import signal_name
 from ..logs.backpressure import Backpressure
-from ..logs.output import Lines, Output, StreamName
+from ..logs.output import Lines, Output
+from ..logs.routes import StreamName
 from ..processes.guard import Guardian
 from ..processes.guardian import service_tag
 from ..zygotes.seed import Limits, shimmed, tagged

@@ -12,7 +12,8 @@ from pathlib import Path
 from ...rendezvous.base.frozen import dataclass
 from ...rendezvous.member import Exit
 from ..diagnosis.running import Running
-from ..logs.output import Output, StreamName
+from ..logs.output import Output
+from ..logs.routes import StreamName
 from ..processes.guardian import process
 from ..processes.reaper import Reaper
 from ..zygotes.zygote import AT_ONCE, Begin

@@ -13,7 +13,8 @@ import termios
 from collections.abc import Callable
 
 from ..logs.drawn_rows import plain
-from ..logs.output import Lines, Output, StreamName
+from ..logs.output import Lines, Output
+from ..logs.routes import StreamName
 
 TAIL_BYTES = 64 << 10
 """Of each worker's stderr and stdout, kept in memory to explain its end."""

@@ -5,7 +5,8 @@ import signal
 import time
 
 from ...rendezvous.member import Exit, out_of_memory
-from ..logs.output import Output, StreamName
+from ..logs.output import Output
+from ..logs.routes import StreamName
 from ..processes.out_of_memory import OomKills
 from .failure import last_line, last_words, read_failure
 from .started_worker import StartedWorker
