@@ -149,6 +149,7 @@ class Agent:
                 diagnosis.replace,
                 diagnosis.tell,
             ),
+            setup.beside,
         )
         self._observation = observation = Observation(self.job_status, inbox.now)
         self._agent_listener = failure_detector.AgentListener(
