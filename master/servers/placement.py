@@ -36,11 +36,13 @@ class ServersWanted:
     Attributes:
         least, most: servers; between the two as many as there are nodes.
         replicas: 1: each slot has a backup; 0: none.
+        nodes: that the job begins with: until there are slots, their places are left to those that have not come yet.
     """
 
     least: int
     most: int
     replicas: int
+    nodes: int = 1
 
 
 def plan_slots(
@@ -84,7 +86,7 @@ def plan_places(
     if not nodes:
         return list(table.places), []
     total = min(wanted.most, max(wanted.least, len(nodes)))
-    each, more = divmod(total, len(nodes))
+    each, more = divmod(total, len(nodes) if table.primary else max(len(nodes), wanted.nodes))
     had = {node: [place for place in table.places if place.node == node] for node in nodes}
 
     def rank(node: str) -> tuple[int, int, str]:

@@ -142,6 +142,20 @@ def test_fewer_nodes_than_servers_have_several_each() -> None:
     assert Counter(place.node for place in settled("AB", 5, 5, 0).table.places) == {"A": 3, "B": 2}
 
 
+def test_places_of_nodes_that_have_not_come_yet_are_left_to_them() -> None:
+    cluster = ServersCluster("A", 4, 4, 1)
+    cluster.wanted = replace(cluster.wanted, nodes=2)
+    cluster.plan()
+    cluster.start()
+    assert [place.node for place in cluster.table.places] == ["A", "A"]
+    cluster.nodes["B"] = "here"
+    cluster.settle()
+    assert [place.node for place in cluster.table.places] == ["A", "A", "B", "B"]
+    cluster.crash("B")
+    cluster.settle()
+    assert [place.node for place in cluster.table.places] == ["A"] * 4
+
+
 def test_no_slot_has_a_server_before_the_least_run() -> None:
     cluster = ServersCluster("ABC", 2, 3, 1)
     cluster.plan()
