@@ -13,6 +13,9 @@ from typing import Any
 import numba
 import numpy as np
 
+SLOT_BITS = 10
+"""The slot of an id is the first bits of its hash: `master/servers/slot_table.py`."""
+
 PART_BITS = 6
 
 PARTS = 1 << PART_BITS
@@ -100,6 +103,29 @@ def count_parts(ids: Any) -> Any:
     for position in range(len(ids)):
         counts[mix(ids[position]) >> np.uint64(64 - PART_BITS)] += 1
     return counts
+
+
+@compiled
+def split_ids(ids: Any, holders: Any, order: Any, ends: Any) -> None:
+    """Which of `ids` go to which holder: a counting sort, in which the ids of one keep their order.
+
+    Args:
+        ids: int64.
+        holders: int64, by slot: the index of its holder, from 0.
+        order: int64, as long as `ids`: written; positions in `ids`, those of the first holder first.
+        ends: zeros, int64, one for each holder: written; where those of each end in `order`.
+    """
+    for position in range(len(ids)):
+        ends[holders[mix(ids[position]) >> np.uint64(64 - SLOT_BITS)]] += 1
+    following = 0
+    for holder in range(len(ends)):
+        count = ends[holder]
+        ends[holder] = following
+        following += count
+    for position in range(len(ids)):
+        holder = holders[mix(ids[position]) >> np.uint64(64 - SLOT_BITS)]
+        order[ends[holder]] = position
+        ends[holder] += 1
 
 
 @compiled
