@@ -1,5 +1,6 @@
 """Parameter servers: embeddings that outgrow a machine, each record's gradient counted once (a wing).
 
+job_servers.py    what an agent tells a worker, and a server that it keeps, of the job's servers (values)
 specs.py          what a table is: dimension, optimizer, initializer (values)
 requests.py       what servers are asked and answer (values of the wire)
 server_events.py  what happens to a server, and what it wants done (values)
