@@ -22,8 +22,11 @@ import torch
 from torch.distributed import rpc
 
 from elastic_run.adapters.servers.client import ServerConnection
-from elastic_run.adapters.servers.marks import PushSource
+from elastic_run.adapters.servers.job_servers import ServerOrders
+from elastic_run.adapters.servers.requests import PushSource
 from elastic_run.adapters.servers.specs import Adagrad, TableSpec, Uniform
+from elastic_run.master.servers.slot_table import NOBODY, SLOTS, RunningServer, SlotTable
+from elastic_run.rendezvous.wire.values import encode
 
 from .arena import free_port
 
@@ -55,8 +58,10 @@ def ours(batches: int) -> dict[str, tuple[float, float]]:
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdin is not None
         assert server.stdout is not None
-        print('{"round": 1}', file=server.stdin, flush=True)
-        connection = ServerConnection(server.stdout.readline().removeprefix("ready: ").strip())
+        nobody = (NOBODY,) * SLOTS
+        table = SlotTable(1, (), (RunningServer(0, "only", "here"),), (0,) * SLOTS, nobody, nobody)
+        print(encode(ServerOrders(table, "only")).decode(), file=server.stdin, flush=True)
+        connection = ServerConnection(server.stdout.readline().split()[1])
         connection.open_table(TableSpec("t", COLUMNS, Adagrad(lr=0.02), Uniform()))
         gradients, records = np.ones((BATCH, COLUMNS), np.float32), iter(range(10**9))
 
