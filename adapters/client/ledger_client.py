@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from ...master.data.ledger import DONE, Answer, Ledger, Mark, Piece, Position, Request, Tracking, fresh
+from ...master.data.ledger import DONE, Answer, Dataset, Ledger, Mark, Piece, Position, Request, Tracking, fresh
 from ...master.data.shard import Layout, ShardsError, Span
 from ...rendezvous.base.visible import visible
 from ...rendezvous.wire.frame import TooLong
@@ -152,6 +152,7 @@ class Leaser:
         queue: leases that are not begun.
         begun: by shard index, what was given out and is not done; parts do not follow that.
         marks: what was said, and not sent.
+        rest: of a shard in parts, one of which is done: from which record on the next part is.
         outstanding: the request whose answer is not known.
         ended: there will be no more leases.
         dry: the last exchange gave none, for now.
@@ -170,6 +171,7 @@ class Leaser:
     queue: "deque[Piece]" = field(default_factory=deque[Piece])
     begun: dict[int, Span] = field(default_factory=dict[int, Span])
     marks: dict[int, int] = field(default_factory=dict[int, int])
+    rest: tuple[Span, int] | None = None
     restored: Position | None = None
     outstanding: Request | None = None
     opened: bool = False
@@ -295,13 +297,13 @@ class Leaser:
             self._check_usable()
             if self.opened:
                 return
+            dataset = replace(self.layout.dataset(self.tracking), alone=bool(pushes.registered))
             if self.wire is None:
-                self._connect()
+                self._connect(dataset)
             if self.part:
                 self.opened = True
                 return
             if self.outstanding is None:
-                dataset = replace(self.layout.dataset(self.tracking), alone=bool(pushes.registered))
                 self._send(replace(self._request("open"), dataset=dataset, restored=self.restored))
             self._settle()
 
@@ -327,7 +329,7 @@ class Leaser:
 
     # -- requests -------------------------------------------------------------------------------------------------
 
-    def _connect(self) -> None:
+    def _connect(self, dataset: Dataset) -> None:
         key = (self.client, self.part, self.layout.name)
         numbers = _numbers.setdefault(key, _Numbers())
         holder = numbers.holder() if numbers.holder else None
@@ -340,7 +342,7 @@ class Leaser:
             self.wire = Channel(self.client.agent, rank=self.client.rank)
             self.numbers = numbers
         else:
-            self.wire = _Here(Ledger(fresh(self.layout.dataset(self.tracking)), time.monotonic()))
+            self.wire = _Here(Ledger(fresh(dataset), time.monotonic()))
         numbers.holder = weakref.ref(self)
 
     def _request(self, kind: Literal["open", "exchange", "cut"]) -> Request:
@@ -396,8 +398,7 @@ class Leaser:
         assert self.wire is not None
         told = time.monotonic() + QUIET
         while True:
-            left = None if deadline is None else max(0.001, deadline - time.monotonic())
-            back = self.wire.receive(left)
+            back = self.wire.receive(None if deadline is None else max(0.001, deadline - time.monotonic()))
             answer = back.answer or Answer("later", back.text)
             match answer.kind:
                 case "ok":
@@ -409,14 +410,10 @@ class Leaser:
                 case "refused":
                     raise ShardsRefused(visible(answer.text))
                 case "later":
-                    now = time.monotonic()
-                    if now >= told:
-                        told = now + REMINDER
-                        print(
-                            f"[elastic-run] rank {self.client.rank} waits: {visible(answer.text)}",
-                            file=sys.stderr,
-                            flush=True,
-                        )
+                    if time.monotonic() >= told:
+                        told = time.monotonic() + REMINDER
+                        words = f"[elastic-run] rank {self.client.rank} waits: {visible(answer.text)}"
+                        print(words, file=sys.stderr, flush=True)
                     self.wire.send(Call("ledger", self.client.round, request))
 
     def _give_back(self, deadline: float) -> None:

@@ -9,8 +9,12 @@ from typing import Protocol
 class Pushes(Protocol):
     """Pushes what a script has computed from records, when it names them; `dataset`: `Layout.order`."""
 
-    def start_of(self, dataset: str, shard_index: int, offset: int) -> int:
-        """From which record on the shard is to be used, where the ledger says `offset`: the others are applied."""
+    def cuts(self, dataset: str, shard_index: int, offset: int) -> list[int]:
+        """Marks of the shard, at least one, ascending: the first is where it begins, and no push may cross another.
+
+        What lies before a mark is applied in some of the model already, and what lies before the first in all of it.
+        The ledger says `offset`, and nothing before that is done again.
+        """
         ...
 
     def push(self, dataset: str, shard_index: int, begin: int, end: int) -> None:

@@ -71,10 +71,10 @@ class ServersClient:
             raise TableMisused(UNPUSHED)
         self._stepped.add(optimizer)
 
-    def start_of(self, dataset: str, shard_index: int, offset: int) -> int:
+    def cuts(self, dataset: str, shard_index: int, offset: int) -> list[int]:
         """See `Pushes`."""
         with self._lock:
-            return max(offset, self._connection.read_mark(dataset, shard_index))
+            return [max(offset, self._connection.read_mark(dataset, shard_index))]
 
     def push(self, dataset: str, shard_index: int, begin: int, end: int) -> None:
         """See `Pushes`: all gradients that there are, as those of these records. They stay where it is refused."""
