@@ -13,9 +13,14 @@ from typing import Any
 import numba
 import numpy as np
 
+from ...master.servers.slot_table import SLOTS
+
 PART_BITS = 6
 
 PARTS = 1 << PART_BITS
+
+SLOT_BITS = SLOTS.bit_length() - 1
+"""The first bits of an id's hash are its slot, as its index's part is: a slot lies in one part."""
 
 MISSING = -1
 """The row of an id that has none."""
@@ -122,6 +127,36 @@ def merge_ids(ids: Any, keys: Any, places: Any, distinct: Any, inverse: Any) -> 
             places[at] = count
         inverse[position] = places[at] - 1
     return count
+
+
+@compiled
+def group_ids(ids: Any, holders: Any, begins: Any, grouped: Any, places: Any) -> None:
+    """Groups ids by who holds their slots; ids of one holder stay in their order.
+
+    `holders` (SLOTS) has each slot's holder, from 0. Where the ids of each begin, and the last end, goes into `begins`,
+    which is all zeros and one longer than there are holders; the ids so ordered go into `grouped`, and where in that
+    each of `ids` is into `places`.
+    """
+    for position in range(len(ids)):
+        holder = holders[mix(ids[position]) >> np.uint64(64 - SLOT_BITS)]
+        places[position] = holder
+        begins[holder + 1] += 1
+    for holder in range(1, len(begins)):
+        begins[holder] += begins[holder - 1]
+    following = begins.copy()
+    for position in range(len(ids)):
+        holder = places[position]
+        at = following[holder]
+        following[holder] += 1
+        places[position] = at
+        grouped[at] = ids[position]
+
+
+@compiled
+def scatter_rows(values: Any, places: Any, out: Any) -> None:
+    """Copies each row of `values` to the place in `out` that `places` names."""
+    for position in range(len(places)):
+        out[places[position]] = values[position]
 
 
 @compiled
