@@ -22,7 +22,7 @@ import torch
 from torch.distributed import rpc
 
 from elastic_run.adapters.servers.client import ServerConnection
-from elastic_run.adapters.servers.marks import PushSource
+from elastic_run.adapters.servers.requests import PushSource
 from elastic_run.adapters.servers.specs import Adagrad, TableSpec, Uniform
 
 from .arena import free_port

@@ -1,11 +1,14 @@
 """Parameter servers: embeddings that outgrow a machine, each record's gradient counted once (a wing).
 
-job_servers.py  what an agent tells a worker, and a server that it keeps, of the job's servers (values)
-specs.py        what a table is: dimension, optimizer, initializer (values)
-rows.py         the rows of one table in memory, found by id; the loops are in `kernels.py`
-marks.py        how far each shard of the data has been applied (pure): what makes a gradient count once
-tables.py       all tables of one server: what a request changes and what it is answered (no I/O)
-frames.py       a head in JSON and arrays, as they go over a connection
-server.py       the process beside the workers
-client.py       a worker's end: ids merged, rows pulled, gradients pushed with the records that they are of
+job_servers.py    what an agent tells a worker, and a server that it keeps, of the job's servers (values)
+specs.py          what a table is: dimension, optimizer, initializer (values)
+requests.py       what servers are asked and answer (values of the wire)
+server_events.py  what happens to a server, and what it wants done (values)
+slot_sets.py      sets of slots, in memory and on the wire (pure)
+rows.py           the rows of one table in memory, found by id; the loops are in `kernels.py`
+marks.py          how far each shard of the data has been applied (pure): what makes a gradient count once
+tables.py         all tables of one server: what a request changes and what it is answered (no I/O)
+frames.py         a head in JSON and arrays, as they go over a connection
+server.py         the process beside the workers
+client.py         a worker's end: ids merged, rows pulled, gradients pushed with the records that they are of
 """

@@ -9,9 +9,9 @@ from ...rendezvous.wire.values import Malformed
 from . import frames, kernels
 from .errors import PushRefused, ServerFull, ServerGone, TableMisused
 from .frames import Asking, Replying
-from .marks import PushSource
+from .requests import OpenTable, PullRows, PushGradients, PushSource, ReadMarks, ReadPiece, Reply, Request
+from .server_events import Array
 from .specs import TableSpec
-from .tables import Array, OpenTable, PullRows, PushGradients, ReadMark, ReadPiece, Reply, Request
 
 SECONDS = 60.0
 """That an answer may take."""
@@ -56,6 +56,8 @@ class ServerConnection:
                 raise ServerFull(reply.text)
             case "records":
                 raise PushRefused(reply.text)
+            case "moved" | "copy":
+                raise ServerGone(reply.text)
 
     def _read(self) -> tuple[Reply, list[Array]]:
         """Raises OSError, Malformed."""
@@ -79,24 +81,24 @@ class ServerConnection:
 
     def open_table(self, spec: TableSpec) -> int:
         """Declares a table; how many rows it has already."""
-        return self.ask_server(OpenTable(spec))[0].count
+        return self.ask_server(OpenTable(spec, 0))[0].count
 
     def pull(self, ids: dict[str, Array]) -> list[Array]:
         """The rows of these ids, by table."""
-        return self.ask_server(PullRows(tuple(ids)), tuple(ids.values()))[1]
+        return self.ask_server(PullRows(tuple(ids), 0), tuple(ids.values()))[1]
 
     def push(self, source: PushSource, gradients: dict[str, tuple[Array, Array]]) -> int:
         """Applies the gradients of each table's ids. How many rows were changed."""
         arrays = [array for pair in gradients.values() for array in pair]
-        return self.ask_server(PushGradients(tuple(gradients), source), arrays)[0].count
+        return self.ask_server(PushGradients(tuple(gradients), source, 0), arrays)[0].count
 
     def read_mark(self, dataset: str, shard_index: int) -> int:
         """See `Marks.read`."""
-        return self.ask_server(ReadMark(dataset, shard_index))[0].mark
+        return self.ask_server(ReadMarks(dataset, shard_index, 0, 0))[0].marks[0]
 
     def read_piece(self, table: str, first: int) -> tuple[Array, Array]:
         """Ids and rows from the `first` row on; none after the last."""
-        ids, values = self.ask_server(ReadPiece(table, first))[1]
+        ids, values = self.ask_server(ReadPiece(table, first, 0))[1]
         return ids, values
 
     def close(self) -> None:

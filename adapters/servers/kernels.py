@@ -13,14 +13,12 @@ from typing import Any
 import numba
 import numpy as np
 
-from ...master.servers.slot_table import SLOTS
+SLOT_BITS = 10
+"""The slot of an id is the first bits of its hash: `master/servers/slot_table.py`."""
 
 PART_BITS = 6
 
 PARTS = 1 << PART_BITS
-
-SLOT_BITS = SLOTS.bit_length() - 1
-"""The first bits of an id's hash are its slot, as its index's part is: a slot lies in one part."""
 
 MISSING = -1
 """The row of an id that has none."""
@@ -108,6 +106,29 @@ def count_parts(ids: Any) -> Any:
 
 
 @compiled
+def split_ids(ids: Any, holders: Any, order: Any, ends: Any) -> None:
+    """Which of `ids` go to which holder: a counting sort, in which the ids of one keep their order.
+
+    Args:
+        ids: int64.
+        holders: int64, by slot: the index of its holder, from 0.
+        order: int64, as long as `ids`: written; positions in `ids`, those of the first holder first.
+        ends: zeros, int64, one for each holder: written; where those of each end in `order`.
+    """
+    for position in range(len(ids)):
+        ends[holders[mix(ids[position]) >> np.uint64(64 - SLOT_BITS)]] += 1
+    following = 0
+    for holder in range(len(ends)):
+        count = ends[holder]
+        ends[holder] = following
+        following += count
+    for position in range(len(ids)):
+        holder = holders[mix(ids[position]) >> np.uint64(64 - SLOT_BITS)]
+        order[ends[holder]] = position
+        ends[holder] += 1
+
+
+@compiled
 def merge_ids(ids: Any, keys: Any, places: Any, distinct: Any, inverse: Any) -> int:
     """Writes each id once into `distinct`, in the order in which it is first met, and where it is into `inverse`.
 
@@ -127,36 +148,6 @@ def merge_ids(ids: Any, keys: Any, places: Any, distinct: Any, inverse: Any) -> 
             places[at] = count
         inverse[position] = places[at] - 1
     return count
-
-
-@compiled
-def group_ids(ids: Any, holders: Any, begins: Any, grouped: Any, places: Any) -> None:
-    """Groups ids by who holds their slots; ids of one holder stay in their order.
-
-    `holders` (SLOTS) has each slot's holder, from 0. Where the ids of each begin, and the last end, goes into `begins`,
-    which is all zeros and one longer than there are holders; the ids so ordered go into `grouped`, and where in that
-    each of `ids` is into `places`.
-    """
-    for position in range(len(ids)):
-        holder = holders[mix(ids[position]) >> np.uint64(64 - SLOT_BITS)]
-        places[position] = holder
-        begins[holder + 1] += 1
-    for holder in range(1, len(begins)):
-        begins[holder] += begins[holder - 1]
-    following = begins.copy()
-    for position in range(len(ids)):
-        holder = places[position]
-        at = following[holder]
-        following[holder] += 1
-        places[position] = at
-        grouped[at] = ids[position]
-
-
-@compiled
-def scatter_rows(values: Any, places: Any, out: Any) -> None:
-    """Copies each row of `values` to the place in `out` that `places` names."""
-    for position in range(len(places)):
-        out[places[position]] = values[position]
 
 
 @compiled

@@ -7,27 +7,7 @@ ledger knows of: what lies between that and the mark is in the rows already. So 
 mark, and what lies below a mark is not applied again.
 """
 
-from ...rendezvous.base.frozen import dataclass
-from ...rendezvous.wire.fields import Number
-from .specs import Name
-
-
-@dataclass(frozen=True, slots=True)
-class PushSource:
-    """Which records a push is of.
-
-    Attributes:
-        dataset: the name of the dataset.
-        shard_index: of the shard, in the order of all epochs.
-        lease: the shard's how many-th: one that follows a lost worker's has a higher number.
-        begin, end: records of the shard, in the order of their use.
-    """
-
-    dataset: Name
-    shard_index: Number
-    lease: Number
-    begin: Number
-    end: Number
+from .requests import PushSource
 
 
 class RecordsRefused(Exception):

@@ -1,14 +1,11 @@
 """Which server answers for which id, by one slot table: what a worker sends is split by that (no I/O)."""
 
-from typing import Any
-
 import numpy as np
 
 from ...master.servers.slot_table import SlotTable
 from ...rendezvous.base.frozen import dataclass
 from . import kernels
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from .server_events import Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,23 +14,29 @@ class GroupedIds:
 
     Attributes:
         ids: (n,) int64.
-        begins: where in `ids` those of each server begin, and where the last's end.
-        places: (n,) int64: where in `ids` each is of those that were grouped.
+        order: (n,) int64: which of those that were given each of `ids` is.
+        ends: where in `ids` those of each server end.
     """
 
     ids: Array
-    begins: tuple[int, ...]
-    places: Array
+    order: Array
+    ends: tuple[int, ...]
 
-    def take(self, array: Array, server: int) -> Array:
-        """That server's part of an array that is ordered as `ids`; no copy."""
-        return array[self.begins[server] : self.begins[server + 1]]
+    def take_part(self, array: Array, server: int) -> Array:
+        """That server's part of an array in the order of `ids`; no copy."""
+        return array[self.ends[server - 1] if server else 0 : self.ends[server]]
 
-    def reorder(self, rows: Array) -> Array:
+    def reorder_rows(self, rows: Array) -> Array:
         """Rows (n, columns) of the ids as they were given, in the order of `ids`."""
         out = np.empty_like(rows)
-        kernels.scatter_rows(rows, self.places, out)
+        kernels.gather_rows(rows, self.order, out)
         return out
+
+    def find_places(self) -> Array:
+        """(n,) int64: where in `ids` each of those that were given is."""
+        places = np.empty_like(self.order)
+        places[self.order] = np.arange(len(places))
+        return places
 
 
 class Routes:
@@ -53,9 +56,8 @@ class Routes:
         self.servers = tuple(table.servers[index] for index in held.tolist())
         self._holders = holders.astype(np.int64)
 
-    def group(self, ids: Array) -> GroupedIds:
+    def group_ids(self, ids: Array) -> GroupedIds:
         """These ids (int64), each server's together."""
-        begins = np.zeros(len(self.servers) + 1, np.int64)
-        grouped, places = np.empty(len(ids), np.int64), np.empty(len(ids), np.int64)
-        kernels.group_ids(ids, self._holders, begins, grouped, places)
-        return GroupedIds(grouped, tuple(begins.tolist()), places)
+        order, ends = np.empty(len(ids), np.int64), np.zeros(len(self.servers), np.int64)
+        kernels.split_ids(ids, self._holders, order, ends)
+        return GroupedIds(ids[order], order, tuple(ends.tolist()))

@@ -25,9 +25,11 @@ from . import frames
 from .client import merge
 from .errors import TableMisused
 from .frames import Asking, Replying
+from .requests import OpenTable, PullRows, PushGradients, PushSource, Reply
+from .server_events import Arrays
 from .session import sum_parts
 from .specs import FTRL, SGD, Adagrad, Adam, Momentum, Normal, TableSpec, Uniform, Zeros
-from .tables import Arrays, OpenTable, PullRows, PushGradients, PushSource, Reply, Tables
+from .tables import Tables
 
 LOST = "the server before this one is lost, and with it the rows of the job's tables: start the job again"
 
@@ -115,9 +117,9 @@ def compile_loops() -> None:
     for optimizer in (SGD(1.0), Momentum(1.0), Adagrad(), Adam(), FTRL()):
         for initializer in (Zeros(), Uniform(), Normal()):
             name = f"{optimizer.code} {initializer.code}"
-            tables.answer(OpenTable(TableSpec(name, 1, optimizer, initializer)), ())
-            tables.answer(PushGradients((name,), PushSource(name, 0, 0, 0, 1)), (ids, gradients))
-            tables.answer(PullRows((name,)), (ids,))
+            tables.answer(OpenTable(TableSpec(name, 1, optimizer, initializer), 0), ())
+            tables.answer(PushGradients((name,), PushSource(name, 0, 0, 0, 1), 0), (ids, gradients))
+            tables.answer(PullRows((name,), 0), (ids,))
     sum_parts([(merge(ids)[0], gradients), (ids, gradients)])  # for the workers
 
 

@@ -11,10 +11,10 @@ from ..client.context import ROUND
 from . import kernels
 from .client import ServerConnection, merge
 from .errors import ServerGone, TableMisused
-from .marks import PushSource
+from .requests import PushSource
+from .server_events import Array
 from .service import VARIABLE
 from .specs import TableSpec
-from .tables import Array
 
 MOST_WAITING = 256
 """Pulls of a table whose gradients have not been pushed."""

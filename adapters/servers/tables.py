@@ -4,78 +4,16 @@ A request is answered whole or refused whole: all that can be wrong is looked fo
 """
 
 from collections.abc import Sequence
-from typing import Literal
 
 import numpy as np
 
-from ...rendezvous.base.frozen import dataclass
-from ...rendezvous.wire.fields import Number
-from ...rendezvous.wire.values import Tagged
 from . import kernels
 from .errors import TableMisused
-from .marks import Marks, PushSource, RecordsRefused
-from .rows import Array, Rows, TableFull
-from .specs import Name, TableSpec
-
-Arrays = Sequence[Array]
-
-
-@dataclass(frozen=True, slots=True)
-class OpenTable(Tagged):
-    """Declares a table; the first to do so makes it."""
-
-    table: TableSpec
-
-
-@dataclass(frozen=True, slots=True)
-class PullRows(Tagged):
-    """Wants the values of these tables' rows; with it comes an array of ids for each. Changes nothing."""
-
-    tables: tuple[Name, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class PushGradients(Tagged):
-    """Applies gradients; with it come an array of ids, each once, and one of gradients, for each table in turn."""
-
-    tables: tuple[Name, ...]
-    source: PushSource
-
-
-@dataclass(frozen=True, slots=True)
-class ReadMark(Tagged):
-    """Wants to know how far a shard is applied."""
-
-    dataset: Name
-    shard_index: Number
-
-
-@dataclass(frozen=True, slots=True)
-class ReadPiece(Tagged):
-    """Wants a piece of all that a table has: its ids and rows from the `first` row on."""
-
-    table: Name
-    first: Number
-
-
-Request = OpenTable | PullRows | PushGradients | ReadMark | ReadPiece
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """What a server answers; arrays may come with it.
-
-    Attributes:
-        refused: why nothing of the request was done: "misused" by the script, "full", "records" (see `marks.py`).
-        text: in words.
-        count: rows that were changed; rows of the table.
-        mark: see `Marks.read`.
-    """
-
-    refused: Literal["", "misused", "full", "records"] = ""
-    text: str = ""
-    count: Number = 0
-    mark: Number = 0
+from .marks import Marks, RecordsRefused
+from .requests import OpenTable, PullRows, PushGradients, PushSource, ReadMarks, ReadPiece, Reply, Request
+from .rows import Rows, TableFull
+from .server_events import Array, Arrays
+from .specs import TableSpec
 
 
 class Tables:
@@ -94,17 +32,19 @@ class Tables:
         """The answer to one request."""
         try:
             match request:
-                case OpenTable(table):
+                case OpenTable(table, _):
                     return self._open(table), ()
-                case PullRows(names):
+                case PullRows(names, _):
                     return Reply(), self._pull(names, arrays)
-                case PushGradients(names, source):
+                case PushGradients(names, source, _):
                     return Reply(count=self._push(names, source, arrays)), ()
-                case ReadMark(dataset, shard_index):
-                    return Reply(mark=self._marks.read(dataset, shard_index)), ()
-                case ReadPiece(name, first):
-                    rows = self._table(name)
-                    return Reply(count=rows.count), rows.read_piece(first)
+                case ReadMarks(dataset, shard_index, _, _):
+                    return Reply(marks=(self._marks.read(dataset, shard_index),)), ()
+                case ReadPiece(name, first, _):
+                    ids, values = self._table(name).read_piece(first)
+                    return Reply(count=first + len(ids)), (ids, values)
+                case _:
+                    raise TableMisused(f"{request.code} is not served yet")
         except TableMisused as error:
             return Reply("misused", str(error)), ()
         except TableFull as error:

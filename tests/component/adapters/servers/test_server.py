@@ -17,10 +17,9 @@ from elastic_run.adapters.servers import frames
 from elastic_run.adapters.servers.client import ServerConnection, merge
 from elastic_run.adapters.servers.errors import PushRefused, ServerFull, ServerGone, TableMisused
 from elastic_run.adapters.servers.frames import Asking, Shape
-from elastic_run.adapters.servers.marks import PushSource
+from elastic_run.adapters.servers.requests import PullRows, PushSource
 from elastic_run.adapters.servers.server import LOST
 from elastic_run.adapters.servers.specs import SGD, TableSpec, Zeros
-from elastic_run.adapters.servers.tables import PullRows
 from elastic_run.rendezvous.wire.values import encode
 
 SECONDS = 120.0  # to compile its loops, the first time
@@ -126,7 +125,7 @@ def test_many_workers_at_once_have_each_push_applied_once(address: str) -> None:
         (frames.PREFIX.pack(2) + b"{}", "request"),
         (
             (lambda body: frames.PREFIX.pack(len(body)) + body)(
-                encode(Asking(PullRows(("t",)), (Shape("i8", (2**26, 2)),)))
+                encode(Asking(PullRows(("t",), 0), (Shape("i8", (2**26, 2)),)))
             ),
             "at most",
         ),
