@@ -11,6 +11,7 @@ import signal
 import socket
 from collections.abc import Callable, Collection
 
+from ..master.beside import BesideMaster
 from ..master.diagnosis.examination import REPLACE
 from ..master.diagnosis.requests import Done, Replacement
 from ..master.machine.controller import Terms
@@ -59,7 +60,7 @@ class MasterSetup:
         lease_ttl: seconds until it is taken for lost when it is silent.
         signals: each of them ends it in order.
         security: what the job's agents must have and speak when they ask each other.
-        known_runs: as in `Setup`.
+        known_runs, beside: as in `Setup`.
     """
 
     job: str
@@ -71,6 +72,7 @@ class MasterSetup:
     signals: tuple[signal.Signals, ...] = ()
     security: Security = field(default_factory=Security)
     known_runs: frozenset[str] = frozenset()
+    beside: tuple[BesideMaster, ...] = ()
 
 
 class MasterProcess:
@@ -113,6 +115,8 @@ class MasterProcess:
             trace,
             setup.lease_ttl,
             setup.security,
+            None,
+            setup.beside,
         )
         self._listener = failure_detector.AgentListener(
             secrets.token_hex(8),

@@ -1,28 +1,9 @@
 """What an agent tells a worker of the job's servers, and a server that it keeps (values; loads no numpy)."""
 
-from typing import Annotated
-
 from ...master.servers.slot_table import SlotTable
 from ...rendezvous.base.frozen import dataclass
+from ...rendezvous.identity.servers import ServersTls
 from ...rendezvous.wire.fields import Name
-from ...rendezvous.wire.values import Text
-
-Pem = Annotated[str, Text(100_000)]
-
-
-@dataclass(frozen=True, slots=True)
-class ServersTls:
-    """With what a process proves itself to the job's servers, and they to it.
-
-    Attributes:
-        authority, certificate, key: in PEM.
-        name: in each server's certificate.
-    """
-
-    authority: Pem
-    certificate: Pem
-    key: Pem
-    name: Name = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,10 +77,14 @@ def _may_be_ready(part: bytes) -> bool:
 
 
 class _Running:
-    """One service that was started; `open_lines` gives the way for each of its streams."""
+    """One service that was started; `open_lines` gives the way for each of its streams, `changed`: see Services."""
 
     def __init__(
-        self, service: Service, popen: "subprocess.Popen[bytes]", open_lines: Callable[[str, StreamName], Lines]
+        self,
+        service: Service,
+        popen: "subprocess.Popen[bytes]",
+        open_lines: Callable[[str, StreamName], Lines],
+        changed: Callable[[], None],
     ) -> None:
         assert popen.stdout is not None
         assert popen.stderr is not None
@@ -98,6 +102,7 @@ class _Running:
         self.stdin: asyncio.WriteTransport | None = None
         self.code: int | None = None  # once it is collected: its pid may have a new owner
         self.stopped = False
+        self._changed = changed
 
     @property
     def failure(self) -> str:
@@ -114,8 +119,9 @@ class _Running:
         """It lives from round to round, or has done its work for all of them."""
         return self.service.lifetime == "job" and self.code in (None, 0)
 
-    def tell(self, line: bytes) -> None:
-        self.ready.clear()
+    def tell(self, line: bytes, *, answers: bool) -> None:
+        if answers:
+            self.ready.clear()
         if self.code is None and self.stdin is not None:
             self.stdin.write(line)
         else:
@@ -124,6 +130,7 @@ class _Running:
     def _is_ready(self, said: str) -> None:
         self.said = said
         self.ready.set()
+        self._changed()
 
     def signal(self, number: int) -> None:
         if self.code is None:
@@ -141,7 +148,7 @@ class Services:
         guardian: is told of every session.
         apart: sessions that a stop of the workers leaves alone; those of services are added.
         limits: the soft limits; None: this process's own.
-        changed: is called when one has ended.
+        changed: is called when one has ended, or says that it is ready.
     """
 
     _tag: str
@@ -162,6 +169,11 @@ class Services:
     def failure(self) -> str:
         """How the first of them died, in words; empty where none has."""
         return next((each.failure for each in self._running if each.failure), "")
+
+    @property
+    def alive(self) -> int:
+        """How many of them have not ended."""
+        return sum(each.code is None for each in self._running)
 
     @property
     def sessions(self) -> frozenset[int]:
@@ -218,10 +230,13 @@ class Services:
         """Those that run."""
         return tuple(each.service for each in self._running)
 
-    def tell(self, line: bytes) -> None:
-        """Those that run hear of a round into which the workers continue as they are."""
+    def tell(self, line: bytes, *, answers: bool = True) -> None:
+        """Those that run hear of a round into which the workers continue as they are.
+
+        `answers`: each says then that it is ready for it.
+        """
         for each in self._running:
-            each.tell(line)
+            each.tell(line, answers=answers)
 
     async def end(self, lifetimes: Iterable[Lifetime], grace: float) -> None:
         """Ends those of these lifetimes: SIGTERM, SIGKILL after `grace` seconds; 0: SIGKILL at once."""
@@ -240,7 +255,7 @@ class Services:
         self._apart.add(popen.pid)
         self._sessions.add(popen.pid)
         self._guardian.watch(popen.pid)
-        made = _Running(service, popen, self._output.open_service)
+        made = _Running(service, popen, self._output.open_service, self._changed)
         self._running.append(made)
         self._loop.add_reader(made.pidfd, self._look, made)
         if not self._backpressure.stopped:
