@@ -153,8 +153,11 @@ class Shard:
     def _push(self, count: int) -> None:
         """What is computed from the records up to the first `count` of `indices` goes to the job's servers."""
         for each in pushes.registered if count > self._progress else ():
-            order, begin = self._leaser.layout.order, self.offset + self._progress
-            each.push(order, self._span.shard_index, begin, self.offset + count)
+            order, shard_index = self._leaser.layout.order, self._span.shard_index
+            lease = self._leaser.granted.get(shard_index, 0)
+            self._leaser.pushing = self._span
+            each.push(order, shard_index, lease, self.offset + self._progress, self.offset + count)
+            self._leaser.pushing = None
 
 
 class Shards(Iterator[Shard]):
@@ -206,7 +209,8 @@ class Shards(Iterator[Shard]):
             span, offset = taken
             end = len(span)
             for each in pushes.registered:
-                offset, *cuts = each.cuts(self._layout.order, span.shard_index, offset)
+                lease = self._leaser.granted.get(span.shard_index, 0)
+                offset, *cuts = each.cuts(self._layout.order, span.shard_index, lease, offset)
                 end = min([*cuts, end])
             if offset < end or not pushes.registered:
                 return Shard(self._leaser, span, offset, end)

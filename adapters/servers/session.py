@@ -7,7 +7,6 @@ from collections.abc import Callable
 import numpy as np
 
 from ..client import pushes
-from ..client.context import ROUND
 from . import kernels
 from .client import ServerConnection, merge
 from .errors import ServerGone, TableMisused
@@ -71,15 +70,15 @@ class ServersClient:
             raise TableMisused(UNPUSHED)
         self._stepped.add(optimizer)
 
-    def cuts(self, dataset: str, shard_index: int, offset: int) -> list[int]:
+    def cuts(self, dataset: str, shard_index: int, lease: int, offset: int) -> list[int]:
         """See `Pushes`."""
         with self._lock:
             return [max(offset, self._connection.read_mark(dataset, shard_index))]
 
-    def push(self, dataset: str, shard_index: int, begin: int, end: int) -> None:
+    def push(self, dataset: str, shard_index: int, lease: int, begin: int, end: int) -> None:
         """See `Pushes`: all gradients that there are, as those of these records. They stay where it is refused."""
         found: dict[str, tuple[Array, Array]] = {}
-        source = PushSource(dataset, shard_index, int(os.environ.get(ROUND, "0")), begin, end)
+        source = PushSource(dataset, shard_index, lease, begin, end)
         with self._lock:
             for table, waiting in self._pulled.items():
                 parts = [(ids, array) for ids, gradient in waiting if (array := gradient()) is not None]

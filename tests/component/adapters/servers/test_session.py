@@ -51,18 +51,18 @@ def use(client: ServersClient, *ids: int, gradient: float | None = 1.0) -> None:
 def test_gradients_of_a_push_that_was_refused_go_with_the_next(client: ServersClient, server: Refusing) -> None:
     use(client, 1, 2)
     with pytest.raises(ServerFull):
-        client.push("d", 0, 0, 2)
+        client.push("d", 0, 1, 0, 2)
     server.full = False
     use(client, 2, 3, gradient=2.0)
-    client.push("d", 0, 0, 4)
-    client.push("d", 0, 4, 5)
+    client.push("d", 0, 1, 0, 4)
+    client.push("d", 0, 1, 4, 5)
     assert server.pushed == [{"t": ([1, 2, 3], [1.0, 3.0, 2.0])}, {}]
 
 
 def test_what_no_loss_depends_on_is_not_pushed(client: ServersClient, server: Refusing) -> None:
     server.full = False
     use(client, 1, gradient=None)
-    client.push("d", 0, 0, 1)
+    client.push("d", 0, 1, 0, 1)
     assert server.pushed == [{}]
 
 
