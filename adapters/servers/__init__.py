@@ -10,5 +10,9 @@ marks.py          how far each shard of the data has been applied (pure): what m
 tables.py         all tables of one server: what a request changes and what it is answered (no I/O)
 frames.py         a head in JSON and arrays, as they go over a connection
 server.py         the process beside the workers
-client.py         a worker's end: ids merged, rows pulled, gradients pushed with the records that they are of
+routing.py        which server answers for which id, by one slot table
+line.py           a worker's connection to one server, which never waits
+client.py         a worker's end: asks every server for its part, and again where the slot table has changed
+table_source.py   where a worker learns of the slot table: its agent
+session.py        what one worker process has on its way: its tables, and gradients with the records that they are of
 """

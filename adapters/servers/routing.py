@@ -52,9 +52,9 @@ class Routes:
 
     def __init__(self, table: SlotTable) -> None:
         self.table = table
-        held, holders = np.unique(np.array(table.primary, np.int64), return_inverse=True)
-        self.servers = tuple(table.servers[index] for index in held.tolist())
-        self._holders = holders.astype(np.int64)
+        indices = sorted(set(table.primary))
+        self.servers = tuple(table.servers[index] for index in indices)
+        self._holders = np.searchsorted(indices, np.array(table.primary))
 
     def group_ids(self, ids: Array) -> GroupedIds:
         """These ids (int64), each server's together."""

@@ -27,7 +27,7 @@ from elastic_run.adapters.client.context import AGENT, RANK_VARIABLES, ROUND
 from elastic_run.adapters.client.current_round import is_current_round
 from elastic_run.adapters.client.ledger_client import MOST, RoundOver, ShardsMisused, ShardsNotDone, ShardsRefused
 from elastic_run.adapters.client.shards import Shard, Shards
-from elastic_run.master.data.ledger import DONE, Answer, Piece
+from elastic_run.master.data.ledger import DONE, Answer, Piece, Request
 
 from ....doubles.ledger_agent import ENOUGH, Agent, alone, environment_of, listening
 
@@ -414,7 +414,11 @@ def test_what_is_leased_after_a_lost_worker_has_a_higher_lease_wherever_it_goes(
     assert agent.ledger is not None
     agent.ledger.turn(2, {0: 1})  # rank 0 continues in its process, which was started in round 1
     answer = agent.ledger.answer
-    monkeypatch.setattr(agent.ledger, "answer", lambda request, now: answer(request, now, 1))
+
+    def answer_continuing(request: Request, now: float) -> Answer | None:
+        return answer(request, now, 1)
+
+    monkeypatch.setattr(agent.ledger, "answer", answer_continuing)
     for shard in stays:
         shard.done()
     assert [(kind, lease) for kind, shard_index, lease in told.told if shard_index == begun.index] == [
