@@ -10,6 +10,7 @@ import asyncio
 import os
 import secrets
 import signal
+from typing import TYPE_CHECKING
 
 from ..master.diagnosis.evidence import NodeEvidence
 from ..master.diagnosis.examination import Here
@@ -31,7 +32,6 @@ from . import master_client
 from .agent_trace import Observer, Recorder
 from .candidate import Candidacy, Candidate
 from .diagnosis.service import Diagnosis
-from .hosting import Host, HostParts
 from .inbox import Inbox
 from .local_machine import RealMachine
 from .logs.output import Output
@@ -61,6 +61,9 @@ from .timeline import Timeline
 from .worker_server import CallHandler
 from .workers.failure import advice
 from .workers.worker_group import WorkerGroup
+
+if TYPE_CHECKING:
+    from .hosting import Host
 
 ADDRESS_LOOKS = 7
 """Beats in a row in which this machine does not have its address: one that is renewed may be gone for an instant."""
@@ -110,7 +113,7 @@ class Agent:
         machine: RealMachine,
         trace: Trace | None = None,
         observer: Observer | None = None,
-        host: Host | None = None,
+        host: "Host | None" = None,
     ) -> None:
         self._setup = setup
         self._store = store
@@ -200,8 +203,12 @@ class Agent:
             keys,
             lambda exit_: self._current(self._worker_server.rounds.get(exit_.rank, 0)) == exit_.round,
         )
-        parts = HostParts(setup, store, keys, waits, inbox, output.say, self._workers.more_services)
-        self._hosting = host(parts) if host else None
+        self._hosting = None
+        if host is not None:
+            from .hosting import HostParts  # here, because few jobs have what is hosted
+
+            parts = HostParts(setup, store, keys, waits, inbox, output.say, self._workers.more_services)
+            self._hosting = host(parts)
         self._node = NodeRegistration(
             setup,
             store,

@@ -6,7 +6,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..master.beside import BesideMaster
 from ..master.data.ledger_service import Ledgers
 from ..master.diagnosis.examination import Here
 from ..master.machine.controller import Terms
@@ -40,6 +39,7 @@ from ..rendezvous.store.waits import Waits
 from ..rendezvous.wire.values import Malformed, decode
 
 if TYPE_CHECKING:
+    from ..master.beside import BesideMaster
     from ..master.history import History
 
 REFUSED_PAUSE = 1.0
@@ -91,7 +91,7 @@ class Candidate:
     _lease_ttl: int = 5
     _security: Security = Security()
     _here: Here | None = None
-    _beside: Sequence[BesideMaster] = ()
+    _beside: "Sequence[BesideMaster]" = ()
 
     def __post_init__(self) -> None:
         self._watch = partial(failure_detector.watch_until_dead, security=self._security)

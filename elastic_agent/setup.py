@@ -1,12 +1,16 @@
 """What one agent is started with."""
 
+from typing import TYPE_CHECKING
+
 from ..adapters.environment import WorkerSettings
-from ..master.beside import BesideMaster
 from ..master.machine.controller import Terms
 from ..rendezvous.base.frozen import dataclass, field
 from ..rendezvous.rpc.envelope import Security
 from .machine.node_state import NodeSettings
 from .zygotes.seed import Recipe
+
+if TYPE_CHECKING:
+    from ..master.beside import BesideMaster
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +52,7 @@ class Setup:
     recipe: Recipe | None = None
     security: Security = field(default_factory=Security)
     known_runs: frozenset[str] = frozenset()
-    beside: tuple[BesideMaster, ...] = ()
+    beside: "tuple[BesideMaster, ...]" = ()
     hang_timeout: float = 0.0
 
     @property

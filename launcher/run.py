@@ -109,6 +109,7 @@ def terms(options: Options, written: Command | None = None, identity: "Identity 
         roles=roles.canonical(options.roles),
         identity="" if options.store.kind == "memory" else mark(options.trust, identity),
         named=options.job_id_given,
+        servers=str(options.servers or ""),
     )
     return Terms(
         policy=options.policy,

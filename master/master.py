@@ -28,7 +28,6 @@ from ..rendezvous.store.waits import Waits
 from ..rendezvous.time_split import SplitUntil
 from ..rendezvous.wire.values import decode_or_none
 from . import takeover
-from .beside import BesideMaster
 from .data.ledger_service import Current, Ledgers
 from .diagnosis.examination import Examination, Here
 from .diagnosis.findings import Finding
@@ -44,6 +43,7 @@ from .publish import Publisher
 from .status import Status
 
 if TYPE_CHECKING:
+    from .beside import BesideMaster
     from .history import History
 
 ROW = "master"
@@ -105,7 +105,7 @@ class Master:
         history: "History | None" = None,
         here: Here | None = None,
         security: Security = Security(),  # noqa: B008  a frozen value
-        beside: Sequence[BesideMaster] = (),
+        beside: "Sequence[BesideMaster]" = (),
     ) -> None:
         self._store = store
         self._keys = keys
@@ -184,7 +184,7 @@ class Master:
         finally:
             self._changed.set()  # so that `run` sees that this has ended
 
-    async def _work_beside(self, work: BesideMaster) -> None:
+    async def _work_beside(self, work: "BesideMaster") -> None:
         try:
             await work.work_beside(self._store, self._keys, self._publisher.leadership, self._say, self._waits)
         finally:
