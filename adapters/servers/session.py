@@ -2,10 +2,12 @@
 
 import os
 import threading
+from collections import deque
 from collections.abc import Callable
 
 import numpy as np
 
+from ...rendezvous.base.frozen import dataclass
 from ..client import pushes
 from . import kernels
 from .client import Answer, Exchange, ServersConnection, merge
@@ -18,6 +20,9 @@ from .table_source import connect_agent
 
 MOST_WAITING = 256
 """Pulls of a table whose gradients have not been pushed."""
+
+MOST_AHEAD = 8
+"""Pulls of a table that are fetched ahead and not used; before the next, the oldest is forgotten."""
 
 UNPUSHED = (
     "steps were made with gradients of a table, and nothing has said of which records they are: call "
@@ -34,10 +39,14 @@ class Pull:
     Args:
         table: its name.
         ids: int64, as the script has them.
+
+    Attributes:
+        given: these.
     """
 
     def __init__(self, table: str, ids: Array) -> None:
         self._table = table
+        self.given = ids
         self._ids, self._inverse = merge(ids)
         self._grouped: GroupedIds | None = None
 
@@ -80,6 +89,15 @@ class Push:
         return [(request, found) for found in arrays]
 
 
+@dataclass(frozen=True, slots=True)
+class FetchedAhead:
+    """A pull whose answer is not taken yet, and how often this process had pushed when it was asked for."""
+
+    pull: Pull
+    exchange: Exchange
+    pushes: int
+
+
 class ServersClient:
     """Of this process.
 
@@ -94,7 +112,8 @@ class ServersClient:
         self._refused: Push | None = None  # the last, where not every server has applied it
         self._lock = threading.Lock()
         self._stepped: set[int] = set()  # optimizers
-        self._pushed = False
+        self._pushes = 0
+        self._ahead: dict[str, deque[FetchedAhead]] = {}
 
     def open_table(self, spec: TableSpec) -> None:
         """Declares it. Raises TableMisused, ServerGone."""
@@ -106,21 +125,32 @@ class ServersClient:
         self._specs[spec.name] = spec
         self._pulled.setdefault(spec.name, [])
 
-    def pull(self, table: str, ids: Array) -> tuple[Array, Array, Array]:
-        """The distinct ids among `ids` (int64), the row of each, and which of them each of `ids` is."""
-        return self.finish_pull(self.begin_pull(table, ids))
-
-    def begin_pull(self, table: str, ids: Array) -> tuple[Pull, Exchange]:
-        """Asks, and does not wait: `finish_pull` gives the rows as they are when the servers come to it."""
-        pull = Pull(table, ids)
+    def prefetch(self, table: str, ids: Array) -> None:
+        """Asks for the rows of these ids (int64), and does not wait: a `pull` of the same ids takes them."""
         with self._lock:
-            return pull, self._connection.begin(pull.split_by_server)
+            found = self._ahead.setdefault(table, deque(maxlen=MOST_AHEAD))
+            pull = Pull(table, ids)
+            found.append(FetchedAhead(pull, self._connection.begin(pull.split_by_server), self._pushes))
 
-    def finish_pull(self, begun: tuple[Pull, Exchange]) -> tuple[Array, Array, Array]:
-        """See `pull`."""
-        pull, exchange = begun
+    def pull(self, table: str, ids: Array, max_staleness: int = -1) -> tuple[Array, Array, Array]:
+        """The distinct ids among `ids` (int64), the row of each, and which of them each of `ids` is.
+
+        Args:
+            max_staleness: pushes of this process that rows which were fetched ahead may lack; -1: they are not used.
+        """
         with self._lock:
-            return pull.join_rows(self._connection.finish(exchange))
+            if ahead := self._take_ahead(table, ids, max_staleness):
+                return ahead.pull.join_rows(self._connection.finish(ahead.exchange))
+            pull = Pull(table, ids)
+            return pull.join_rows(self._connection.ask_servers(pull.split_by_server))
+
+    def _take_ahead(self, table: str, ids: Array, max_staleness: int) -> FetchedAhead | None:
+        found = self._ahead.setdefault(table, deque(maxlen=MOST_AHEAD))
+        for each in found:
+            if self._pushes - each.pushes <= max_staleness and np.array_equal(each.pull.given, ids):
+                found.remove(each)
+                return each
+        return None
 
     def await_gradient(self, table: str, distinct: Array, gradient: Gradient) -> None:
         """The gradient of these ids is pushed with the records that the script names next."""
@@ -132,7 +162,7 @@ class ServersClient:
 
     def check_step(self, optimizer: int) -> None:
         """Before a step of that optimizer. Raises TableMisused at its second, where nothing was ever pushed."""
-        if self._pushed or not any(self._pulled.values()):
+        if self._pushes or not any(self._pulled.values()):
             return
         if optimizer in self._stepped:
             raise TableMisused(UNPUSHED)
@@ -165,7 +195,7 @@ class ServersClient:
                 begin = max(begin, refused.source.end) if same else begin
             if begin < end:
                 self._send(Push(PushSource(dataset, shard_index, lease, begin, end), self._take_gradients()))
-        self._pushed = True
+            self._pushes += 1
 
     def _take_gradients(self) -> dict[str, tuple[Array, Array]]:
         """All that there are, which then wait no more. Raises TableMisused where one is no finite number."""

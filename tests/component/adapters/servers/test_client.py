@@ -261,11 +261,55 @@ def test_what_is_not_read_yet_does_not_block_what_is_sent(servers: ManyServers) 
     """Two megabytes of answers wait in the sockets while as much is sent: more than they hold."""
     worker = Worker(servers)
     many = np.arange(300_000)
-    ahead = worker.client.begin_pull("t", many)
+    worker.client.prefetch("t", many)
     worker.client.await_gradient("t", many, lambda: np.full((len(many), 1), -1.0, np.float32))
     worker.push(0, 1)
-    _, rows, inverse = worker.client.finish_pull(ahead)
+    _, rows, inverse = worker.client.pull("t", many, 1)
     assert set(rows[inverse][:, 0].tolist()) == {0.0}
+
+
+def test_rows_that_were_fetched_ahead_are_used_once_and_while_they_are_not_too_old(servers: ManyServers) -> None:
+    worker, ids = Worker(servers), np.arange(50)
+
+    def pull(max_staleness: int) -> set[float]:
+        _, rows, _ = worker.client.pull("t", ids, max_staleness)
+        return set(rows[:, 0].tolist())
+
+    worker.use(*ids)
+    worker.client.prefetch("t", ids)
+    worker.client.prefetch("t", ids)
+    worker.push(0, 1)
+    assert (pull(0), pull(1), pull(1)) == ({1.0}, {0.0}, {0.0})
+    assert pull(1) == {1.0}
+    worker.client.prefetch("t", ids)
+    assert pull(-1) == {1.0}
+    servers.rows.values["t", 0] = 7.0  # another worker's push
+    assert (pull(-1), pull(0)) == ({1.0, 7.0}, {1.0})
+    servers.rows.values["t", 0] = 1.0
+    worker.client.prefetch("t", ids)
+    for step in (1, 2):
+        worker.use(*reversed(ids))  # another batch
+        worker.push(step, step + 1)
+    assert (pull(1), pull(2)) == ({3.0}, {1.0})
+
+
+@pytest.mark.parametrize("when", ["in time", "late"])
+def test_rows_that_were_asked_for_before_a_move_come_from_the_servers_after_it(servers: ManyServers, when: str) -> None:
+    worker, ids = Worker(servers), np.arange(50)
+    worker.use(*ids)
+    worker.push(0, 1)
+    for each in servers.servers:
+        each.open.clear()
+    worker.client.prefetch("t", ids)
+    if when == "late":
+        servers.servers[0].leave()
+    servers.move(2, 1)
+    for each in servers.servers:
+        each.open.set()
+    worker.use(*ids)
+    worker.push(1, 2)
+    _, rows, _ = worker.client.pull("t", ids, 1)
+    assert set(rows[:, 0].tolist()) <= {1.0, 2.0}
 
 
 class WorkerLost(Exception):
