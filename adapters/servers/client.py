@@ -147,6 +147,7 @@ class ServersConnection:
                 moved, answered = time.monotonic(), len(exchange.answers)
             elif time.monotonic() > moved + self._seconds:
                 raise ServerGone(self._describe_missing(exchange))
+        self._behind = False
         for refused, error in (("records", PushRefused), ("misused", TableMisused), ("full", ServerFull)):
             for each in exchange.asked:
                 if each.answer and each.answer[0].refused == refused:
@@ -203,14 +204,14 @@ class ServersConnection:
         if self._source.asked:
             poll.register(self._source.fileno(), select.POLLIN)
         for number, _ in poll.poll(max(0.0, min(waits) - now) * 1000):
-            if incarnation := by_number.get(number):
+            if not (incarnation := by_number.get(number)):
+                self._take_table(self._source.read_answer())
+            elif line := self._lines.get(incarnation):  # else the table just now had it hung up
                 try:
-                    self._take_answers(incarnation, self._lines[incarnation])
+                    self._take_answers(incarnation, line)
                 except (OSError, Malformed) as error:
                     self._behind = True
                     self._hang_up(incarnation, f"{error}", time.monotonic() + AGAIN)
-            else:
-                self._take_table(self._source.read_answer())
 
     def _take_answers(self, incarnation: str, line: ServerLine) -> None:
         """Raises OSError, Malformed."""
