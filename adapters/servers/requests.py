@@ -1,8 +1,8 @@
 """What servers are asked and what they answer, by workers and by each other: values of the wire (loads no numpy).
 
-Each request but `Ping` and `ReadStatus` names the version of the `SlotTable` that the asker goes by. A server that has
-another one refuses a worker with "moved" and its own version; what another server asks under a newer one waits until
-this server has read that table. Arrays that go with a request or an answer are named in its docstring, in their order.
+Each request but `Ping` and `ReadStatus` names the version of the `SlotTable` that the asker goes by. A server that goes
+by a newer one refuses with "moved" and its own version; what is asked under a newer one than the server's waits until
+the server has read that table. Arrays that go with a request or an answer are named in its docstring, in their order.
 """
 
 from typing import Annotated, Literal
@@ -87,7 +87,7 @@ class ReadMarks(Tagged):
 class ReadPiece(Tagged):
     """Wants a piece of what a table has in slots whose primary the server is.
 
-    With the answer come ids and values of up to 65,536 rows from the `first` place on. `Reply.count` is the `first` of
+    With the answer come ids and values of some rows from the `first` place on. `Reply.count` is the `first` of
     the next piece, and the same as was asked after the last; a piece can be empty before that.
     """
 
@@ -120,17 +120,17 @@ class ForwardOpen(Tagged):
 
 @dataclass(frozen=True, slots=True)
 class ForwardPush(Tagged):
-    """To a backup, before the primary applies it: as `PushGradients`, of slots whose primary the sender is.
+    """To a backup, before the primary applies it: as `PushGradients`, of these slots, whose primary the sender is.
 
-    These are the slots whose backup the receiver is by the table, and those that are `joined`: whole copies that the
-    table does not name yet. The receiver judges by its own marks. Where it lacks a whole copy it refuses with "copy".
+    The receiver is their backup by the table, or has a whole copy that the table does not name yet; where it has none
+    it refuses with "copy". It judges by its own marks.
     """
 
     sender: Incarnation
     tables: Names
     source: PushSource
+    slots: Slots
     version: Number
-    joined: Slots = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +182,7 @@ class CopyPush(Tagged):
 
 @dataclass(frozen=True, slots=True)
 class EndCopy(Tagged):
-    """All rows of a copy are there. With it come its marks, as `Marks.take_slots` gives them.
+    """All rows of a copy of these slots are there. With it come its marks, as `Marks.take_slots` gives them.
 
     Attributes:
         datasets: the names that the arrays count from 0.
@@ -190,7 +190,17 @@ class EndCopy(Tagged):
 
     sender: Incarnation
     number: Number
+    slots: Slots
     datasets: Names
+    version: Number
+
+
+@dataclass(frozen=True, slots=True)
+class ConfirmCopy(Tagged):
+    """To a joining server: has it whole copies of these slots still? Where it has not, it refuses with "copy"."""
+
+    sender: Incarnation
+    slots: Slots
     version: Number
 
 
@@ -207,7 +217,9 @@ class AskApplied(Tagged):
     version: Number
 
 
-PeerRequest = ForwardOpen | ForwardPush | ForwardLease | BeginCopy | CopyRows | CopyPush | EndCopy | AskApplied
+PeerRequest = (
+    ForwardOpen | ForwardPush | ForwardLease | BeginCopy | CopyRows | CopyPush | EndCopy | ConfirmCopy | AskApplied
+)
 
 Request = WorkerRequest | PeerRequest
 

@@ -10,7 +10,7 @@ SlotSet = np.ndarray[Any, np.dtype[np.bool_]]
 """(SLOTS,) bool."""
 
 NO_SLOTS: SlotSet = np.zeros(SLOTS, np.bool_)
-NO_SLOTS.flags.writeable = False
+"""Nobody writes into a set: this one can be shared. (As read-only, numba would compile each loop again for it.)"""
 
 
 def write_slots(slots: SlotSet) -> str:

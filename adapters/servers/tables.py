@@ -1,19 +1,45 @@
-"""All tables of one server: what a request changes, and what it is answered (no I/O).
+"""All tables of one server: the rows, and what can be wrong with what is asked of them (no I/O).
 
-A request is answered whole or refused whole: all that can be wrong is looked for before the first row changes.
+All that can be wrong is looked for before the first row changes.
 """
 
 from collections.abc import Sequence
 
 import numpy as np
 
+from ...rendezvous.base.frozen import dataclass, replace
 from . import kernels
 from .errors import TableMisused
-from .marks import Marks, RecordsRefused
-from .requests import OpenTable, PullRows, PushGradients, PushSource, ReadMarks, ReadPiece, Reply, Request
+from .requests import TableStatus
 from .rows import Rows, TableFull
 from .server_events import Array, Arrays
+from .slot_sets import SlotSet
 from .specs import TableSpec
+
+
+@dataclass(frozen=True, slots=True)
+class TablePart:
+    """What a push has for one table: ids (int64, each once) and gradients (n, columns) float32."""
+
+    rows: Rows
+    ids: Array
+    gradients: Array
+
+    def choose_slots(self, slots: SlotSet) -> "TablePart":
+        """The ids of these slots, and their gradients."""
+        chosen = np.empty(len(self.ids), np.int64)
+        count = int(kernels.choose_ids(self.ids, slots, chosen))
+        if count == len(self.ids):
+            return self
+        return replace(self, ids=self.ids[chosen[:count]], gradients=self.gradients[chosen[:count]])
+
+
+@dataclass(frozen=True, slots=True)
+class FoundPart:
+    """A part, and the row of each of its ids, if it has one."""
+
+    part: TablePart
+    places: Array
 
 
 class Tables:
@@ -26,66 +52,53 @@ class Tables:
     def __init__(self, memory: int) -> None:
         self._memory = memory
         self._tables: dict[str, Rows] = {}
-        self._marks = Marks()
+        self._asked: dict[str, list[int]] = {}  # pulls and pushes
 
-    def answer(self, request: Request, arrays: Arrays) -> tuple[Reply, Arrays]:
-        """The answer to one request."""
-        try:
-            match request:
-                case OpenTable(table, _):
-                    return self._open(table), ()
-                case PullRows(names, _):
-                    return Reply(), self._pull(names, arrays)
-                case PushGradients(names, source, _):
-                    return Reply(count=self._push(names, source, arrays)), ()
-                case ReadMarks(dataset, shard_index, _, _):
-                    return Reply(marks=(self._marks.read(dataset, shard_index),)), ()
-                case ReadPiece(name, first, _):
-                    ids, values = self._table(name).read_piece(first)
-                    return Reply(count=first + len(ids)), (ids, values)
-                case _:
-                    raise TableMisused(f"{request.code} is not served yet")
-        except TableMisused as error:
-            return Reply("misused", str(error)), ()
-        except TableFull as error:
-            return Reply("full", str(error)), ()
-        except RecordsRefused as error:
-            return Reply("records", str(error)), ()
+    @property
+    def specs(self) -> tuple[TableSpec, ...]:
+        """Of all, in the order in which they were opened."""
+        return tuple(rows.spec for rows in self._tables.values())
 
-    def _open(self, spec: TableSpec) -> Reply:
+    def open_table(self, spec: TableSpec) -> int:
+        """How many rows it has. Raises TableMisused, TableFull."""
         spec.check()
         if (found := self._tables.get(spec.name)) is None:
             try:
                 self._tables[spec.name] = found = Rows(spec, self._memory)
             except OSError as error:
                 raise TableFull(f"table {spec.name!r}: no room to reserve for its rows ({error.strerror})") from None
+            self._asked[spec.name] = [0, 0]
         elif difference := spec.describe_difference(found.spec):
             raise TableMisused(
                 f"table {spec.name!r} is there already, with {difference}: declare it the same on every rank"
             )
-        return Reply(count=found.count)
+        return found.count
 
-    def _table(self, name: str) -> Rows:
+    def find_table(self, name: str) -> Rows:
+        """Raises TableMisused."""
         if (found := self._tables.get(name)) is None:
             raise TableMisused(f"there is no table {name!r} here: declare it first")
         return found
 
-    def _pull(self, names: Sequence[str], arrays: Arrays) -> list[Array]:
-        tables = [self._table(name) for name in names]
+    def pull_rows(self, names: Sequence[str], arrays: Arrays, slots: SlotSet) -> list[Array]:
+        """The rows of those ids. Raises TableMisused."""
+        tables = [self.find_table(name) for name in names]
         if len(arrays) != len(tables):
             raise TableMisused(f"a pull of {len(tables)} tables came with {len(arrays)} arrays")
         for ids in arrays:
-            _check_ids(ids)
+            _check_ids(ids, slots)
+        for name in names:
+            self._asked[name][0] += 1
         return [rows.read(rows.find(ids), ids) for rows, ids in zip(tables, arrays, strict=True)]
 
-    def _push(self, names: Sequence[str], source: PushSource, arrays: Arrays) -> int:
-        new = self._marks.judge(source)
+    def read_push(self, names: Sequence[str], arrays: Arrays, slots: SlotSet) -> list[TablePart]:
+        """What is pushed for each table. Raises TableMisused."""
         if len(arrays) != 2 * len(names):
             raise TableMisused(f"a push of {len(names)} tables came with {len(arrays)} arrays")
-        todo: list[tuple[Rows, Array, Array, Array]] = []
+        parts: list[TablePart] = []
         for name, ids, gradients in zip(names, arrays[::2], arrays[1::2], strict=True):
-            rows = self._table(name)
-            _check_ids(ids)
+            rows = self.find_table(name)
+            _check_ids(ids, slots)
             if gradients.dtype != np.float32 or gradients.shape != (len(ids), rows.spec.columns):
                 raise TableMisused(
                     f"table {name!r}: {len(ids)} ids have gradients of {gradients.dtype} {gradients.shape}, and not of "
@@ -96,26 +109,57 @@ class Tables:
                     f"table {name!r}: a gradient is not a finite number; nothing of this push was applied. Declare the "
                     "table with unusable='skip' to leave such rows out"
                 )
-            todo.append((rows, ids, gradients, rows.find(ids)))
-        if not new:
-            return 0
-        self._check_room(todo)
-        for rows, ids, gradients, places in todo:
-            rows.apply(rows.make(ids, places), gradients)
-        self._marks.advance(source)
-        return sum(len(ids) for _, ids, _, _ in todo)
+            self._asked[name][1] += 1
+            parts.append(TablePart(rows, ids, gradients))
+        return parts
 
-    def _check_room(self, todo: Sequence[tuple[Rows, Array, Array, Array]]) -> None:
+    def check_room(self, found: Sequence[FoundPart]) -> None:
         """Raises TableFull where the rows that are to be made do not fit."""
         taken = sum(rows.count * rows.row_bytes for rows in self._tables.values())
-        more = sum(int((places < 0).sum()) * rows.row_bytes for rows, _, _, places in todo)
-        if taken + more > self._memory:
+        more = sum(int((each.places < 0).sum()) * each.part.rows.row_bytes for each in found)
+        if more and taken + more > self._memory:
             raise TableFull(
                 f"the tables take {taken >> 20} MiB, {more >> 10} KiB more are wanted, and this server has "
                 f"{self._memory >> 20} MiB for them: give servers more memory, or have more of them"
             )
 
+    def remove_slots(self, slots: SlotSet) -> None:
+        """Forgets all rows of these slots."""
+        if slots.any():
+            for rows in self._tables.values():
+                rows.remove(slots)
 
-def _check_ids(ids: Array) -> None:
+    def read_status(self) -> tuple[TableStatus, ...]:
+        """Of each table."""
+        return tuple(
+            TableStatus(name, rows.count, rows.count * rows.row_bytes, *self._asked[name])
+            for name, rows in self._tables.items()
+        )
+
+
+def find_parts(parts: Sequence[TablePart]) -> list[FoundPart]:
+    """With the row of each id."""
+    return [FoundPart(part, part.rows.find(part.ids)) for part in parts]
+
+
+def apply_parts(found: Sequence[FoundPart], reuse: bool) -> int:
+    """Makes the rows that are missing, and takes one step on each. How many rows changed. See `Rows.make`."""
+    for each in found:
+        part = each.part
+        part.rows.apply(part.rows.make(part.ids, each.places, reuse), part.gradients)
+    return sum(len(each.part.ids) for each in found)
+
+
+def apply_where_present(parts: Sequence[TablePart]) -> None:
+    """Takes one step on each row that there is."""
+    for part in parts:
+        places = part.rows.find(part.ids)
+        there = np.flatnonzero(places >= 0)
+        part.rows.apply(places[there], part.gradients[there])
+
+
+def _check_ids(ids: Array, slots: SlotSet) -> None:
     if ids.dtype != np.int64 or ids.ndim != 1:
         raise TableMisused(f"ids are {ids.dtype} of {ids.ndim} dimensions, and not int64 of one")
+    if not slots.all() and not kernels.are_ids_of(ids, slots):
+        raise TableMisused("some ids are of slots that are another server's in this version of the slot table")

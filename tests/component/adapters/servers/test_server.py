@@ -1,6 +1,5 @@
 """A server's process and its clients, over its socket."""
 
-import json
 import os
 import socket
 import subprocess
@@ -12,13 +11,12 @@ from contextlib import closing
 import numpy as np
 import pytest
 
-from elastic_run.adapters.contract import FOLLOWS
 from elastic_run.adapters.servers import frames
 from elastic_run.adapters.servers.client import merge
 from elastic_run.adapters.servers.errors import PushRefused, ServerFull, ServerGone, TableMisused
 from elastic_run.adapters.servers.frames import Asking, Shape
+from elastic_run.adapters.servers.job_servers import ServerOrders
 from elastic_run.adapters.servers.requests import PullRows, PushSource
-from elastic_run.adapters.servers.server import LOST
 from elastic_run.adapters.servers.specs import SGD, TableSpec, Zeros
 from elastic_run.rendezvous.wire.values import encode
 
@@ -30,19 +28,22 @@ TABLE = TableSpec("t", 4, SGD(1.0), Zeros())
 
 
 class Process:
-    """A server, as an agent keeps it."""
+    """A server that holds everything, as an agent keeps it."""
 
-    def __init__(self, *arguments: str, **variables: str) -> None:
+    def __init__(self, *arguments: str) -> None:
         command = [sys.executable, "-m", "elastic_run.adapters.servers.server", *arguments]
-        pipe, environment = subprocess.PIPE, {**os.environ, **variables}
-        self.popen = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment)
+        pipe = subprocess.PIPE
+        self.popen = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe)
 
-    def tell(self, round: int) -> str:
+    def tell(self) -> str:
+        """The table; where it listens."""
         assert self.popen.stdin is not None
         assert self.popen.stdout is not None
-        self.popen.stdin.write(json.dumps({"round": round}).encode() + b"\n")
+        self.popen.stdin.write(encode(ServerOrders(table_of_one(""), "only")) + b"\n")
         self.popen.stdin.flush()
-        return self.popen.stdout.readline().decode().removeprefix("ready: ").strip()
+        ready, local, remote, joined = self.popen.stdout.readline().decode().split()
+        assert (ready, remote, joined) == ("ready:", "-", "0")
+        return local
 
     def end(self) -> tuple[int, str]:
         _, said = self.popen.communicate(timeout=SECONDS)  # closes stdin
@@ -52,7 +53,7 @@ class Process:
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
     process = Process("--memory=2000000")
-    yield process.tell(1)
+    yield process.tell()
     assert process.end() == (0, "")
 
 
@@ -136,7 +137,7 @@ def test_many_workers_at_once_have_each_push_applied_once(address: str) -> None:
 def test_what_is_no_request_is_refused_and_its_connection_closed(address: str, sent: bytes, words: str) -> None:
     with socket.socket(socket.AF_UNIX) as stranger:
         stranger.settimeout(SECONDS)
-        stranger.connect("\0" + address)
+        stranger.connect("\0" + address.removeprefix("@"))
         stranger.sendall(sent)
         got = b""
         while part := stranger.recv(2**16):
@@ -145,17 +146,9 @@ def test_what_is_no_request_is_refused_and_its_connection_closed(address: str, s
     assert b'"refused":"misused"' in got
 
 
-def test_a_server_that_follows_a_lost_one_says_so_and_ends() -> None:
-    process = Process(**{FOLLOWS: "1"})
-    process.tell(2)
-    code, said = process.end()
-    assert code == 1
-    assert said.strip() == LOST
-
-
 def test_a_server_that_dies_is_an_error_with_its_number() -> None:
     process = Process()
-    address = process.tell(1)
+    address = process.tell()
     with closing(OneServer(table_of_one(address), 1.0)) as connection:
         connection.open_table(TABLE)
         process.popen.kill()
@@ -169,7 +162,7 @@ def test_another_user_of_the_machine_is_hung_up_on(address: str) -> None:
     if not (child := os.fork()):
         os.setuid(65534)
         stranger = socket.socket(socket.AF_UNIX)
-        stranger.connect("\0" + address)
+        stranger.connect("\0" + address.removeprefix("@"))
         try:
             os._exit(0 if stranger.recv(10) == b"" else 1)
         except ConnectionResetError:
