@@ -4,9 +4,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...master.servers.slot_table import SLOTS
+from ...master.servers.slot_table import SLOTS, RunningServer, SlotTable
 from . import kernels
 from .client import merge
+from .routing import Routes
+from .rows import FIRST_PLACES
 from .server_events import Array
 from .session import sum_parts
 from .slot_sets import SlotSet
@@ -25,7 +27,11 @@ def compile_loops() -> None:
             name = f"{optimizer.code} {initializer.code}"
             tables.open_table(TableSpec(name, 1, optimizer, initializer))
             _use_table(tables, name, [ids, gradients], slots, some)
-    sum_parts([(merge(ids)[0], gradients), (ids, gradients)])  # for the workers
+    many = np.arange(kernels.PARTS * FIRST_PLACES)  # so that its parts are lengthened
+    rows = tables.find_table("SGD Zeros")
+    rows.make(many, rows.find(many))
+    sum_parts([(merge(ids)[0], gradients), (ids, gradients)])  # for the workers, as this
+    kernels.split_ids(ids, np.zeros(SLOTS, np.int64), np.empty(2, np.int64), np.zeros(1, np.int64))
 
 
 def _use_table(tables: Tables, name: str, arrays: Sequence[Array], slots: SlotSet, some: SlotSet) -> None:
@@ -38,3 +44,10 @@ def _use_table(tables: Tables, name: str, arrays: Sequence[Array], slots: SlotSe
     rows.remove(~some)
     rows.put_piece(piece)
     kernels.are_ids_of(arrays[0], some)
+
+
+def _use_as_worker(ids: Array, gradients: Array) -> None:
+    """What workers use: their first start finds it, too."""
+    sum_parts([(merge(ids)[0], gradients), (ids, gradients)])
+    Routes(SlotTable(1, (), (RunningServer(0, "any", "any"),), (0,) * SLOTS)).group_ids(ids).reorder_rows(gradients)
+    kernels.has_unusable(gradients)
