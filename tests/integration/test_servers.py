@@ -69,6 +69,16 @@ def test_a_machine_that_is_lost_with_a_server_and_the_master_costs_no_record(job
     assert job.finish() == others and found[1] == "[2.0] 12000"
 
 
+def test_a_node_that_leaves_gives_its_rows_to_the_others_also_where_nobody_has_a_copy(job: Cluster) -> None:
+    flags = {"nnodes": "2:3", "servers": "2:3", "ps_replicas": 0}
+    job.start("A", "B", "C", script=SCRIPTS / "servers_count.py", args=("--pause=0.1",), **flags)
+    job.wait_anywhere("pushed 20")
+    leaves = next(node for node in "ABC" if node != job.master())
+    job.send(leaves, signal.SIGTERM)
+    _, found = job.wait_anywhere(r"counted (.*)")
+    assert job.finish() == {node: 143 if node == leaves else 0 for node in "ABC"} and found[1] == "[2.0] 12000"
+
+
 def run_and_kill(folder: Path, *words: str, after: tuple[str, ...]) -> tuple[int, str]:
     """Runs a job of two workers, and kills a server when each of these words has been said."""
     command = [sys.executable, "-m", "elastic_run", "--nproc-per-node=2", f"--log-dir={folder / 'logs'}", *words]
