@@ -10,6 +10,7 @@ import asyncio
 import os
 import secrets
 import signal
+from typing import TYPE_CHECKING
 
 from ..master.diagnosis.evidence import NodeEvidence
 from ..master.diagnosis.examination import Here
@@ -43,6 +44,7 @@ from .machine.node_events import (
     OperationBegun,
     OperationEnded,
     RefusedForGood,
+    RowsLost,
     ShardsAsked,
     StoreSeen,
 )
@@ -59,6 +61,9 @@ from .timeline import Timeline
 from .worker_server import CallHandler
 from .workers.failure import advice
 from .workers.worker_group import WorkerGroup
+
+if TYPE_CHECKING:
+    from .hosting import Host
 
 ADDRESS_LOOKS = 7
 """Beats in a row in which this machine does not have its address: one that is renewed may be gone for an instant."""
@@ -97,6 +102,7 @@ class Agent:
         machine: what it runs on.
         trace: where it records what it does; None: nowhere.
         observer: is told of what happens; None: nobody.
+        host: makes what runs beside the workers for the whole job; None: nothing does.
     """
 
     def __init__(
@@ -107,6 +113,7 @@ class Agent:
         machine: RealMachine,
         trace: Trace | None = None,
         observer: Observer | None = None,
+        host: "Host | None" = None,
     ) -> None:
         self._setup = setup
         self._store = store
@@ -145,6 +152,7 @@ class Agent:
                 diagnosis.replace,
                 diagnosis.tell,
             ),
+            setup.beside,
         )
         self._observation = observation = Observation(self.job_status, inbox.now)
         self._agent_listener = failure_detector.AgentListener(
@@ -165,7 +173,17 @@ class Agent:
             lambda: inbox.state.known,
         )
         self._worker_server = machine.worker_server(
-            CallHandler(store, keys, link, waits, self._on_saved, self._on_lease, self._current, link.stepped).answer,
+            CallHandler(
+                store,
+                keys,
+                link,
+                waits,
+                self._on_saved,
+                self._on_lease,
+                self._current,
+                link.stepped,
+                self._tell_of_servers,
+            ).answer,
             local_methods(self.job_status, self.look),
             output.say,
         )
@@ -185,6 +203,8 @@ class Agent:
             keys,
             lambda exit_: self._current(self._worker_server.rounds.get(exit_.rank, 0)) == exit_.round,
         )
+        more = self._workers.more_services
+        self._hosting = host(setup, store, keys, waits, inbox, output.say, more) if host else None
         self._node = NodeRegistration(
             setup,
             store,
@@ -238,6 +258,8 @@ class Agent:
             self._tasks.begin(self._beat(), "guardian's beat")
             if self._setup.hang_timeout:
                 self._tasks.begin(self._diagnosis.watch(), "progress")
+            if self._hosting:
+                self._tasks.begin(self._hosting.run(), "servers")
             leading = self._tasks.begin(self._campaign(), "leadership")
             self._trace.ready()
             result = await self._decide(leading)
@@ -247,6 +269,8 @@ class Agent:
         finally:
             await self._tasks.close()
             await self._workers.close(keep_detached=keep_detached)
+            if self._hosting:
+                await self._hosting.close()
             await asyncio.gather(self._workers.guardian.close(keep_detached=keep_detached), self._hang_up())
             self._signals.close()
             loop.remove_signal_handler(signal.SIGTSTP)
@@ -284,6 +308,8 @@ class Agent:
                     exits = self._workers.exits
                     self.timeline.down(self._inbox.now())
                     self._trace.instant("leave", code=code, why=why)
+                    if self._hosting:
+                        await self._hosting.give_away()
                     with self._trace.span("farewell"):
                         await self._node.leave(self._candidate, leading, self._setup.terms.farewell_seconds)
                     return self.result(code, why, exits)
@@ -325,6 +351,8 @@ class Agent:
     def _look_around(self) -> NodeState:
         """What the node knows when it has looked at its workers and its store."""
         now, broke_at = self._inbox.now(), self._state.group.broke_at
+        if self._hosting and self._hosting.failure:
+            self._inbox.note(RowsLost(self._hosting.failure))
         state = self._inbox.note(self._workers.see_workers())
         if broke_at is None and state.group.broke_at is not None:
             asyncio.get_running_loop().call_later(plan.STRANDED_SECONDS + 0.01, self._inbox.wake)
@@ -341,9 +369,13 @@ class Agent:
     def _on_stop(self) -> None:
         """Ctrl-Z: the workers are in sessions of their own, so the terminal does not stop them; this does."""
         self._workers.pause()
+        if self._hosting:
+            self._hosting.pause()
         self._workers.guardian.pause()
         os.kill(os.getpid(), signal.SIGSTOP)
         self._workers.guardian.beat()
+        if self._hosting:
+            self._hosting.resume()
         self._workers.resume()
 
     async def _open_worker_server(self) -> None:
@@ -379,6 +411,9 @@ class Agent:
         """A worker of `round` has told of a checkpoint."""
         if self._current(round) == self._state.workers.round:
             self._inbox.post(CheckpointSaved())
+
+    async def _tell_of_servers(self, version: int) -> str:
+        return await self._hosting.answer(version) if self._hosting else ""
 
     async def _beat(self) -> None:
         if self._setup.bind is None:

@@ -1,7 +1,7 @@
 """A process's part in the election: it campaigns, watches whoever leads, and runs the master while it is elected."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,6 +39,7 @@ from ..rendezvous.store.waits import Waits
 from ..rendezvous.wire.values import Malformed, decode
 
 if TYPE_CHECKING:
+    from ..master.beside import BesideMaster
     from ..master.history import History
 
 REFUSED_PAUSE = 1.0
@@ -75,6 +76,7 @@ class Candidate:
         lease_ttl: seconds that a node's lease lives.
         security: what other agents' listeners ask for.
         here: what the agent in this process tells of its workers; None: there is no agent.
+        beside: what works in this process while the job goes on under this node's master.
 
     Attributes:
         leadership: held while this node's master runs, else None.
@@ -89,6 +91,7 @@ class Candidate:
     _lease_ttl: int = 5
     _security: Security = Security()
     _here: Here | None = None
+    _beside: "Sequence[BesideMaster]" = ()
 
     def __post_init__(self) -> None:
         self._watch = partial(failure_detector.watch_until_dead, security=self._security)
@@ -205,6 +208,7 @@ class Candidate:
             history=history,
             here=self._here,
             security=self._security,
+            beside=self._beside,
         )
         self.leadership, self._master = leadership, master
         try:

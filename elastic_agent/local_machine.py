@@ -63,5 +63,9 @@ class RealMachine:
         workers = Workers(
             tag=tag, output=self._output, guardian=guardian, seed=seed, limits=self._limits, alone=self._alone
         )
-        services = Services(tag, self._output, guardian, workers.apart, self._limits, changed)
-        return workers, guardian, services
+        return workers, guardian, self.services(tag, workers, guardian, changed)
+
+    def services(self, tag: str, workers: Workers, guardian: Guardian, changed: Callable[[], None]) -> Services:
+        """Others of that agent, beside the same workers; none runs yet."""
+        tag, _ = self._early or (tag, None)
+        return Services(tag, self._output, guardian, workers.apart, self._limits, changed)

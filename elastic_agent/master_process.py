@@ -10,6 +10,7 @@ import secrets
 import signal
 import socket
 from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING
 
 from ..master.diagnosis.examination import REPLACE
 from ..master.diagnosis.requests import Done, Replacement
@@ -32,6 +33,9 @@ from . import master_client
 from .candidate import Candidacy, Candidate
 from .machine import plan
 from .node.preemption import heed_no_more
+
+if TYPE_CHECKING:
+    from ..master.beside import BesideMaster
 
 FAREWELL_SECONDS = 5.0
 """Seconds that it takes at most to give the leadership up; then its lease does it."""
@@ -59,7 +63,7 @@ class MasterSetup:
         lease_ttl: seconds until it is taken for lost when it is silent.
         signals: each of them ends it in order.
         security: what the job's agents must have and speak when they ask each other.
-        known_runs: as in `Setup`.
+        known_runs, beside: as in `Setup`.
     """
 
     job: str
@@ -71,6 +75,7 @@ class MasterSetup:
     signals: tuple[signal.Signals, ...] = ()
     security: Security = field(default_factory=Security)
     known_runs: frozenset[str] = frozenset()
+    beside: "tuple[BesideMaster, ...]" = ()
 
 
 class MasterProcess:
@@ -113,6 +118,8 @@ class MasterProcess:
             trace,
             setup.lease_ttl,
             setup.security,
+            None,
+            setup.beside,
         )
         self._listener = failure_detector.AgentListener(
             secrets.token_hex(8),

@@ -1,11 +1,16 @@
 """What one agent is started with."""
 
+from typing import TYPE_CHECKING
+
 from ..adapters.environment import WorkerSettings
 from ..master.machine.controller import Terms
 from ..rendezvous.base.frozen import dataclass, field
 from ..rendezvous.rpc.envelope import Security
 from .machine.node_state import NodeSettings
 from .zygotes.seed import Recipe
+
+if TYPE_CHECKING:
+    from ..master.beside import BesideMaster
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +33,7 @@ class Setup:
         hang_timeout: seconds without progress after which workers are looked at; 0: they are not watched.
         security: what the job's agents must have and speak when they ask each other.
         known_runs: of this job, those whose success was known before this node was started.
+        beside: what works in this process while its master leads the job.
     """
 
     workers: WorkerSettings
@@ -46,6 +52,7 @@ class Setup:
     recipe: Recipe | None = None
     security: Security = field(default_factory=Security)
     known_runs: frozenset[str] = frozenset()
+    beside: "tuple[BesideMaster, ...]" = ()
     hang_timeout: float = 0.0
 
     @property

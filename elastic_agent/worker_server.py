@@ -46,6 +46,7 @@ class CallHandler:
         leases: is told that a worker opens a dataset whose position is in checkpoints.
         current: what a round is called now whose workers went on into a later one.
         stepped: is told how many steps rank 0 has committed in its process.
+        servers: what a worker is told of the job's parameter servers that knows this version; nothing: it has none.
     """
 
     store: Store
@@ -56,6 +57,7 @@ class CallHandler:
     leases: Callable[[], None] = lambda: None
     current: Callable[[int], int] = lambda round: round
     stepped: Callable[[Stepped], Awaitable[None]] | None = None
+    servers: Callable[[int], Awaitable[str]] | None = None
 
     async def answer(self, call: Call) -> Back:
         """The answer to one call, within CALL_SECONDS."""
@@ -74,6 +76,8 @@ class CallHandler:
                 if call.rank == 0 and self.stepped:
                     await self.stepped(Stepped(self.current(call.round), call.steps, call.counter))
                 return Back()
+            case "servers":
+                return Back(told=await self.servers(call.steps) if self.servers else "")
 
     async def _ask(self, call: Call) -> Back:
         if call.request is None:

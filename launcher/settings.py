@@ -48,6 +48,23 @@ class Nodes:
 
 
 @dataclass(frozen=True, slots=True)
+class ServerCount:
+    """How many parameter servers a job has: one on each node, from `least` to `most`.
+
+    Attributes:
+        replicas: 1: what a server holds, another one has, too; 0: nobody has.
+    """
+
+    least: int
+    most: int
+    replicas: int
+
+    def __str__(self) -> str:
+        span = str(self.least) if self.least == self.most else f"{self.least}:{self.most}"
+        return f"{span} replicas={self.replicas}"
+
+
+@dataclass(frozen=True, slots=True)
 class Timing:
     """The waits that `--rdzv-conf` sets, in seconds.
 
@@ -215,7 +232,7 @@ class Options:
         node_check: this node is checked before it takes part.
         roles: of the job; empty: it has none.
         node_role: the only one that this node takes; empty: any.
-        servers: parameter servers.
+        servers: parameter servers; None: the job has none.
         platform: the platform on which a master's process starts the job's nodes; empty: it starts none.
         given: the flags that apply to every node of the job, as `--name=value` (see `join_command`).
         notes: one line for each flag of the user that does nothing here.
@@ -255,7 +272,7 @@ class Options:
     node_check: bool
     roles: tuple[Role, ...]
     node_role: str
-    servers: int
+    servers: ServerCount | None
     platform: Literal["", "kubernetes"]
     output: Output
     given: tuple[str, ...]

@@ -10,7 +10,7 @@ import contextlib
 import dataclasses
 import math
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ..rendezvous import failure_detector
@@ -43,6 +43,7 @@ from .publish import Publisher
 from .status import Status
 
 if TYPE_CHECKING:
+    from .beside import BesideMaster
     from .history import History
 
 ROW = "master"
@@ -79,6 +80,7 @@ class Master:
         trace: where it records evidence, decisions and what it publishes; None: nowhere.
         history: where it records what the controller is told and decides; None: nowhere.
         here: what the agent in this process tells of its workers; None: there is no agent.
+        beside: what works in this process while the job goes on under this master.
 
     Attributes:
         over: it publishes the end of the job, or has done so; what is left is to remove the job's keys.
@@ -103,6 +105,7 @@ class Master:
         history: "History | None" = None,
         here: Here | None = None,
         security: Security = Security(),  # noqa: B008  a frozen value
+        beside: "Sequence[BesideMaster]" = (),
     ) -> None:
         self._store = store
         self._keys = keys
@@ -127,6 +130,7 @@ class Master:
         self._terms = terms
         self._here = here
         self._examination = Examination(self._run, here, self._diagnosed, say, security)
+        self._beside = beside
         self.over = False
         self.ledgers = Ledgers(
             store,
@@ -145,6 +149,7 @@ class Master:
         Raises Deposed when another master leads, StoreError when the store does not answer.
         """
         tasks: list[asyncio.Task[None]] = []
+        beside: list[asyncio.Task[None]] = []
         comparison = asyncio.create_task(self._compare(), name="master: comparison of ranks")
         try:
             revision = await self._read_nodes()
@@ -154,8 +159,11 @@ class Master:
                 self._changed.clear()
                 if self._controller.phase == "leading" and len(tasks) == 1:
                     tasks.append(asyncio.create_task(self._keep_ledgers(), name="master: ledgers"))
-                if self._controller.phase != "ended":
-                    for task in tasks:
+                    beside += [asyncio.create_task(self._work_beside(each)) for each in self._beside]
+                if self._controller.phase == "ended":
+                    await cancel(*beside)  # nodes leave now, which is no loss
+                else:
+                    for task in (*tasks, *beside):
                         if task.done():
                             task.result()
                     self._nodes.check()
@@ -168,13 +176,19 @@ class Master:
                 if looked > LONG_LOOK:
                     await asyncio.sleep(min(looked, LONGEST_GATHERING))
         finally:
-            await cancel(*tasks, *self._nodes.tasks, *self._examination.tasks, comparison)
+            await cancel(*tasks, *beside, *self._nodes.tasks, *self._examination.tasks, comparison)
 
     async def _keep_ledgers(self) -> None:
         try:
             await self.ledgers.run()
         finally:
             self._changed.set()  # so that `run` sees that this has ended
+
+    async def _work_beside(self, work: "BesideMaster") -> None:
+        try:
+            await work.work_beside(self._store, self._keys, self._publisher.leadership, self._say, self._waits)
+        finally:
+            self._changed.set()  # as above
 
     @property
     def status(self) -> Status:

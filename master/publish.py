@@ -193,7 +193,8 @@ class Publisher:
     async def clean_up(self, *, succeeded: bool) -> None:
         """The job is over and every node has gone: removes its keys, but for the tombstone of a success.
 
-        A job that has not succeeded leaves its queues, and continues with them when it is started again.
+        A job that has not succeeded leaves its queues, and continues with them when it is started again. Rows of its
+        tables go with their servers.
         """
         await self._fenced(
             [
@@ -202,21 +203,23 @@ class Publisher:
                 Delete(self.keys.successes, prefix=True),
                 Delete(self.keys.targets),
                 *self._data(queues=succeeded),
+                Delete(self.keys.servers, prefix=True),
                 Delete(self.keys.round),
                 Delete(self.leadership.key),
             ]
         )
 
     async def drop_data(self, *, queues: bool) -> None:
-        """Removes what an earlier run of the job, after which nobody has cleaned up, says of its datasets.
+        """Removes what an earlier run of the job, after which nobody has cleaned up, says of its datasets and tables.
 
         Nobody leases anything before this master's first header is published, and from then on a late attempt fails.
+        Before that it removes a table of slots that nobody has used yet, which is then written anew.
         """
         await self._fenced(self._data(queues=queues))
 
     def _data(self, *, queues: bool) -> list[Operation]:
-        ledgers: list[Operation] = [Delete(self.keys.ledgers, prefix=True)]
-        return [*ledgers, Delete(self.keys.queues, prefix=True)] if queues else ledgers
+        held: list[Operation] = [Delete(self.keys.ledgers, prefix=True), Delete(self.keys.slots)]
+        return [*held, Delete(self.keys.queues, prefix=True)] if queues else held
 
     async def drop_abandoned(self, keep: str) -> None:
         """Removes assignments that the current header does not name: an earlier master died before its header."""

@@ -92,6 +92,7 @@ class Fingerprint:
         arguments: of the script, each as a digest: they may hold what readers of the store need not know.
         framework: whose adapter makes the workers' environment.
         roles: the job's roles with all their properties.
+        servers: how many parameter servers the job has, and replicas; empty: none.
         identity: how the nodes prove that they belong to the job; says which secret, and is none.
         source: `file:digest` of what the command runs, where the job's id was derived from the command; else empty,
             and compared with nothing.
@@ -108,6 +109,7 @@ class Fingerprint:
     roles: str = ""
     identity: str = ""
     named: bool = False
+    servers: str = ""
 
 
 def differing_sources(here: Fingerprint, there: Fingerprint) -> list[str]:
@@ -127,6 +129,7 @@ def describe_difference(here: Fingerprint, there: Fingerprint) -> str:
         "version": "elastic-run's version",
         "framework": "--framework",
         "roles": "--roles (or what --role-options and --role-command say of them)",
+        "servers": "--servers (or --ps-replicas)",
         "identity": "how nodes prove that they belong to the job",
     }
     differences = _differing(names, here, there)

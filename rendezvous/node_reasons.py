@@ -143,6 +143,14 @@ class ServiceEnded(Sentence):
 
 
 @dataclass(frozen=True, slots=True)
+class ServersLost(Sentence):
+    """What the job's servers held is lost, or no server can be started: no other round can change that."""
+
+    why: Words
+    words = "cannot continue: {0.why}"
+
+
+@dataclass(frozen=True, slots=True)
 class ProcessGroupBroke(Sentence):
     """The process group of its workers broke, and no node is known to be lost."""
 
@@ -166,6 +174,7 @@ NodeReason = (
     | Unfit
     | StartFailed
     | ServiceEnded
+    | ServersLost
     | ProcessGroupBroke
     | Unexplained
     | Unknown

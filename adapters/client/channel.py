@@ -20,7 +20,7 @@ from ...rendezvous.wire.values import decode, encode
 SUFFIX = "-membership"
 """After the name of the agent's socket: where workers that keep their process reach it."""
 
-Kind = Literal["ledger", "current", "saved", "steps"]
+Kind = Literal["ledger", "current", "saved", "steps", "servers"]
 """The methods of an agent for its workers; each takes a `Call` and gives a `Back`."""
 
 
@@ -31,11 +31,12 @@ class Call:
     Attributes:
         kind: "ledger": passes `request` on to the master. "current": whether `round` is still the job's current one,
             as the store says now. "saved": a checkpoint of `round` is written; nothing is wanted but a receipt.
-            "steps": how many optimizer steps a counter in this process has counted; the same.
+            "steps": how many optimizer steps a counter in this process has counted; the same. "servers": where the
+            job's parameter servers are, as soon as that differs from what the worker knows, or within a second.
         round: the worker's.
         request: for the master's ledger.
         rank: the worker's.
-        steps: so many.
+        steps: so many; for "servers" the version that the worker knows.
         counter: the id of the one that has counted them.
     """
 
@@ -55,11 +56,13 @@ class Back:
         answer: the master's.
         current: the round is the current one, for certain.
         text: where the agent cannot answer, why.
+        told: of "servers", as `adapters/servers/job_servers.py` writes it; empty: the job has none.
     """
 
     answer: Answer | None = None
     current: bool = False
     text: str = ""
+    told: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,10 +145,14 @@ class Channel:
         except OSError as error:
             raise AgentGone(f"cannot send a request to the agent ({error}): its launcher has exited") from None
 
+    def fileno(self) -> int:
+        """For `poll`."""
+        return self._socket.fileno()
+
     def ready(self) -> bool:
         """Whether there is something to receive: `receive` will hardly wait."""
         poll = select.poll()
-        poll.register(self._socket, select.POLLIN)
+        poll.register(self, select.POLLIN)
         return bool(poll.poll(0))
 
     def receive(self, timeout: float | None = None) -> Back:

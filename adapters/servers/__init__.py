@@ -1,10 +1,25 @@
 """Parameter servers: embeddings that outgrow a machine, each record's gradient counted once (a wing).
 
-specs.py     what a table is: dimension, optimizer, initializer (values)
-rows.py      the rows of one table in memory, found by id; the loops are in `kernels.py`
-marks.py     how far each shard of the data has been applied (pure): what makes a gradient count once
-tables.py    all tables of one server: what a request changes and what it is answered (no I/O)
-frames.py    a head in JSON and arrays, as they go over a connection
-server.py    the process beside the workers
-client.py    a worker's end: ids merged, rows pulled, gradients pushed with the records that they are of
+job_servers.py    what an agent tells a worker, and a server that it keeps, of the job's servers (values)
+specs.py          what a table is: dimension, optimizer, initializer (values)
+requests.py       what servers are asked and answer (values of the wire)
+server_events.py  what happens to a server, and what it wants done (values)
+slot_sets.py      sets of slots, in memory and on the wire (pure)
+rows.py           the rows of one table in memory, found by id; the loops are in `kernels.py`
+marks.py          how far each shard of the data has been applied (pure): what makes a gradient count once
+tables.py         all tables of one server, and what can be wrong with a request (no I/O)
+slot_roles.py     what the slot table says of one server (pure)
+push_queue.py     what a server acknowledges: backups first, one after the other (pure)
+copies.py         slots on their way from one server to another (pure)
+outbox.py         what a server has told others, and what they have not answered (pure)
+server_machine.py one server, as a pure function of what happens
+frames.py         a head in JSON and arrays, as they go over a connection
+routing.py        which server answers for which id, by one slot table
+line.py           a worker's connection to one server, which never waits
+client.py         a worker's end: asks every server for its part, and again where the slot table has changed
+table_source.py   where a worker learns of the slot table: its agent
+session.py        what one worker process has on its way: its tables, and gradients with the records that they are of
+server_links.py   the connections of a server, to workers and to other servers
+compiling.py      has the loops compiled before a server is ready
+server.py         the process
 """

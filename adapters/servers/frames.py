@@ -13,7 +13,8 @@ import numpy as np
 from ...rendezvous.base.frozen import dataclass
 from ...rendezvous.wire.values import Count, Malformed, Within, decode, encode
 from .errors import TableMisused
-from .tables import Array, Arrays, Reply, Request
+from .requests import Reply, Request
+from .server_events import Array, Arrays
 
 PREFIX = struct.Struct("<I")
 

@@ -1,9 +1,10 @@
 """The loops over ids and rows, compiled by numba: each runs without the interpreter's lock, on one core.
 
-An index has PARTS parts, each open addressing with linear probing. The part of an id is by the first bits of its hash,
-its place there by the last: `keys[part, place]` (int64) is the id, `places[part, place]` (int64) its row and one, or 0
-where nothing is. `masks[part]` is the part's length, a power of two, less one. So every int64 can be an id, and an
-array that is all zeros is an empty index.
+An index has PARTS parts, each open addressing with linear probing. The part of an id is by bits of its hash that
+follow those of its slot, so that a server that has few slots uses all parts; its place there is by the last.
+`keys[part, place]` (int64) is the id, `places[part, place]` (int64) its row and one, or 0 where nothing is.
+`masks[part]` is the part's length, a power of two, less one. So every int64 can be an id, and an array that is all
+zeros is an empty index.
 """
 
 import math
@@ -12,6 +13,9 @@ from typing import Any
 
 import numba
 import numpy as np
+
+SLOT_BITS = 10
+"""The slot of an id is the first bits of its hash: `master/servers/slot_table.py`."""
 
 PART_BITS = 6
 
@@ -39,12 +43,24 @@ def mix(number: int) -> Any:
 
 
 @compiled
+def slot_of(id_: int) -> Any:
+    """The slot of an id."""
+    return mix(id_) >> np.uint64(64 - SLOT_BITS)
+
+
+@compiled
+def part_of(hashed: Any) -> Any:
+    """The part of an index for an id of that hash."""
+    return (hashed >> np.uint64(64 - SLOT_BITS - PART_BITS)) & np.uint64(PARTS - 1)
+
+
+@compiled
 def find_rows(keys: Any, places: Any, masks: Any, ids: Any, rows: Any) -> None:
     """Writes the row of each of `ids` into `rows`, or MISSING."""
     for position in range(len(ids)):
         wanted = ids[position]
         hashed = mix(wanted)
-        part = hashed >> np.uint64(64 - PART_BITS)
+        part = part_of(hashed)
         at = hashed & masks[part]
         while places[part, at] != 0 and keys[part, at] != wanted:
             at = (at + np.uint64(1)) & masks[part]
@@ -52,27 +68,81 @@ def find_rows(keys: Any, places: Any, masks: Any, ids: Any, rows: Any) -> None:
 
 
 @compiled
-def add_rows(keys: Any, places: Any, masks: Any, ids: Any, rows: Any, first: int) -> int:
-    """As `find_rows`; an id that has none gets the next row, from `first` on. The row after these.
+def add_rows(keys: Any, places: Any, masks: Any, ids: Any, rows: Any, first: int, free: Any, fresh: Any) -> int:
+    """As `find_rows`; an id that has none gets a row: the `free` ones from the last, then those from `first` on.
 
-    Each part must have room for its own of `ids`.
+    Each part must have room for its own of `ids`. Writes into `fresh` where in `ids` the new ones are. How many.
     """
-    following = first
+    made = 0
     for position in range(len(ids)):
         if rows[position] != MISSING:
             continue
         wanted = ids[position]
         hashed = mix(wanted)
-        part = hashed >> np.uint64(64 - PART_BITS)
+        part = part_of(hashed)
         at = hashed & masks[part]
         while places[part, at] != 0 and keys[part, at] != wanted:
             at = (at + np.uint64(1)) & masks[part]
         if places[part, at] == 0:
             keys[part, at] = wanted
-            following += 1
-            places[part, at] = following
+            places[part, at] = 1 + (free[len(free) - 1 - made] if made < len(free) else first + made - len(free))
+            fresh[made] = position
+            made += 1
         rows[position] = places[part, at] - 1
-    return following
+    return made
+
+
+@compiled
+def remove_ids(keys: Any, places: Any, masks: Any, ids: Any) -> None:
+    """Takes ids out of the index: what was put after each, for want of its place, moves up (no marks of deletion)."""
+    one = np.uint64(1)
+    for position in range(len(ids)):
+        wanted = ids[position]
+        hashed = mix(wanted)
+        part = part_of(hashed)
+        mask = masks[part]
+        hole = hashed & mask
+        while places[part, hole] != 0 and keys[part, hole] != wanted:
+            hole = (hole + one) & mask
+        if places[part, hole] == 0:
+            continue
+        at = (hole + one) & mask
+        while places[part, at] != 0:
+            home = mix(keys[part, at]) & mask
+            if ((at - home) & mask) >= ((at - hole) & mask):
+                keys[part, hole], places[part, hole] = keys[part, at], places[part, at]
+                hole = at
+            at = (at + one) & mask
+        places[part, hole] = 0
+
+
+@compiled
+def write_slots_of(ids: Any, rows: Any, slots: Any, counts: Any) -> None:
+    """Writes the slot of each id into `slots` at its row, and counts it in `counts`."""
+    for position in range(len(ids)):
+        slot = slot_of(ids[position])
+        slots[rows[position]] = slot
+        counts[slot] += 1
+
+
+@compiled
+def are_ids_of(ids: Any, slots: Any) -> bool:
+    """Whether all are of these slots, a bool each."""
+    for position in range(len(ids)):  # noqa: SIM110  numba compiles no generators here
+        if not slots[slot_of(ids[position])]:
+            return False
+    return True
+
+
+@compiled
+def choose_ids(ids: Any, slots: Any, chosen: Any) -> int:
+    """Writes where in `ids` those of these slots are. How many."""
+    count = 0
+    for position in range(len(ids)):
+        if slots[slot_of(ids[position])]:
+            chosen[count] = position
+            count += 1
+    return count
 
 
 @compiled
@@ -98,8 +168,31 @@ def count_parts(ids: Any) -> Any:
     """How many of `ids` are in each part of an index."""
     counts = np.zeros(PARTS, np.int64)
     for position in range(len(ids)):
-        counts[mix(ids[position]) >> np.uint64(64 - PART_BITS)] += 1
+        counts[part_of(mix(ids[position]))] += 1
     return counts
+
+
+@compiled
+def split_ids(ids: Any, holders: Any, order: Any, ends: Any) -> None:
+    """Which of `ids` go to which holder: a counting sort, in which the ids of one keep their order.
+
+    Args:
+        ids: int64.
+        holders: int64, by slot: the index of its holder, from 0.
+        order: int64, as long as `ids`: written; positions in `ids`, those of the first holder first.
+        ends: zeros, int64, one for each holder: written; where those of each end in `order`.
+    """
+    for position in range(len(ids)):
+        ends[holders[slot_of(ids[position])]] += 1
+    following = 0
+    for holder in range(len(ends)):
+        count = ends[holder]
+        ends[holder] = following
+        following += count
+    for position in range(len(ids)):
+        holder = holders[slot_of(ids[position])]
+        order[ends[holder]] = position
+        ends[holder] += 1
 
 
 @compiled
@@ -142,18 +235,18 @@ def gather_rows(values: Any, rows: Any, out: Any) -> None:
 
 
 @compiled
-def fill_uniform(values: Any, ids: Any, first: int, low: float, high: float, seed: int) -> None:
-    """Rows from `first` on, one for each of `ids`: uniform between `low` and `high`, by id and `seed` alone."""
+def fill_uniform(values: Any, rows: Any, ids: Any, low: float, high: float, seed: int) -> None:
+    """These rows, one for each of `ids`: uniform between `low` and `high`, by id and `seed` alone."""
     scale = (high - low) * 2.0**-53
     for position in range(len(ids)):
         word = mix(np.uint64(ids[position]) ^ mix(np.uint64(seed)))
         for column in range(values.shape[1]):
             word = mix(word + np.uint64(0x9E3779B97F4A7C15))
-            values[first + position, column] = low + float(word >> np.uint64(11)) * scale
+            values[rows[position], column] = low + float(word >> np.uint64(11)) * scale
 
 
 @compiled
-def fill_normal(values: Any, ids: Any, first: int, mean: float, std: float, seed: int) -> None:
+def fill_normal(values: Any, rows: Any, ids: Any, mean: float, std: float, seed: int) -> None:
     """As `fill_uniform`: normal with `mean` and `std`. Source: Box and Muller, 1958."""
     for position in range(len(ids)):
         word = mix(np.uint64(ids[position]) ^ mix(np.uint64(seed)))
@@ -161,7 +254,7 @@ def fill_normal(values: Any, ids: Any, first: int, mean: float, std: float, seed
             word = mix(word + np.uint64(0x9E3779B97F4A7C15))
             radius = math.sqrt(-2.0 * math.log((float(word >> np.uint64(11)) + 1.0) * 2.0**-53))
             word = mix(word + np.uint64(0x9E3779B97F4A7C15))
-            values[first + position, column] = mean + std * radius * math.cos(
+            values[rows[position], column] = mean + std * radius * math.cos(
                 2.0 * math.pi * float(word >> np.uint64(11)) * 2.0**-53
             )
 

@@ -2,15 +2,20 @@
 
 Rows lie in arrays of virtual memory as long as the table may ever be: a page is taken when its first row is made, so
 that a table grows without being copied. The index is cut into parts by the id's hash, and each part grows by itself:
-what stands still for that is one part of many.
+what stands still for that is one part of many. A row never moves: one that is removed leaves a free place. Rows that
+are to go are removed some at a time.
 """
 
 import mmap
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from ...master.servers.slot_table import NOBODY, SLOTS
 from . import kernels
+from .server_events import Array
+from .slot_sets import NO_SLOTS, SlotSet
 from .specs import FTRL, SGD, Adagrad, Adam, Momentum, Normal, Optimizer, TableSpec, Uniform, Zeros
 
 FIRST_PLACES = 64
@@ -22,7 +27,14 @@ FULL = 0.6
 NO_RESERVE = 0x4000
 """Linux's MAP_NORESERVE, of which Python's `mmap` has no name: what is not written takes nothing."""
 
-Array = np.ndarray[Any, np.dtype[Any]]
+SPARE = 2
+"""How many times the memory that was given a table has room for, in virtual memory: a backup may not refuse."""
+
+WINDOW = 1 << 18
+"""Places that are looked at for one piece."""
+
+MOST_REMOVED = 16_384
+"""Rows at a time: some milliseconds."""
 
 
 class TableFull(MemoryError):
@@ -34,12 +46,12 @@ class Rows:
 
     Args:
         spec: what it is.
-        memory: bytes that it may take; the caller sees to it that it does not make more rows.
+        memory: bytes that it may take; the caller sees to it that it does not make many more rows.
 
     Attributes:
         spec: as given.
         row_bytes: that a row takes, with its state and its place in the index.
-        count: rows that there are.
+        end: the place after the last row.
         skipped: gradients that were left out, because they have a number that is not finite.
     """
 
@@ -48,10 +60,10 @@ class Rows:
         self._begun = begun = _first_state(spec.optimizer)
         counts_steps = isinstance(spec.optimizer, Adam)
         self.row_bytes = (
-            8 + 4 * spec.columns * (1 + len(begun)) + 8 * counts_steps + round(32 / FULL)
+            10 + 4 * spec.columns * (1 + len(begun)) + 8 * counts_steps + round(32 / FULL)
         )  # where the index has just become twice as long
-        most = memory // self.row_bytes + 1
-        self.count = 0
+        self._most = most = SPARE * memory // self.row_bytes + 1
+        self.end = 0
         self.skipped = 0
         places = 2 * FIRST_PLACES
         while places * FULL * kernels.PARTS < 2 * most:  # a part may have twice its share
@@ -60,7 +72,12 @@ class Rows:
         self._places = _reserve((kernels.PARTS, places), np.int64)
         self._masks = np.full(kernels.PARTS, FIRST_PLACES - 1, np.uint64)
         self._held = np.zeros(kernels.PARTS, np.int64)
+        self._free = np.empty(0, np.int64)
         self._ids = _reserve((most,), np.int64)
+        self._slots = _reserve((most,), np.int16)  # NOBODY: the place is free
+        self._counts = np.zeros(SLOTS, np.int64)  # of rows, by slot
+        self._gone = NO_SLOTS  # slots whose rows are to be removed
+        self._looked = 0  # for those, before this place
         self._values = _reserve((most, spec.columns), np.float32)
         self._states = [_reserve((most, spec.columns), np.float32) for _ in begun]
         self._steps = _reserve((most if counts_steps else 0,), np.int64)
@@ -71,16 +88,61 @@ class Rows:
         kernels.find_rows(self._keys, self._places, self._masks, ids, rows)
         return rows
 
-    def make(self, ids: Array, rows: Array) -> Array:
-        """`rows`, which `find` has given, with a new row, as its initializer says, for each id that had none."""
-        missing = kernels.count_parts(ids[rows < 0])
+    @property
+    def count(self) -> int:
+        """Rows that there are."""
+        return self.end - len(self._free)
+
+    def make(self, ids: Array, rows: Array, reuse: bool = True) -> Array:
+        """`rows`, which `find` has given, with a new row, as its initializer says, for each id that had none.
+
+        Args:
+            reuse: free places may be taken; else new rows come after all others.
+
+        Raises TableFull.
+        """
+        absent = rows < 0
+        missing = kernels.count_parts(ids[absent])
+        if not missing.any():
+            return rows
+        free = self._free if reuse else self._free[:0]
+        if self.end + int(missing.sum()) - len(free) > self._most:
+            raise TableFull(f"table {self.spec.name!r}: more rows than there is room for")
         for part in np.flatnonzero(self._held + missing > (self._masks + np.uint64(1)) * FULL):
             self._lengthen(int(part), int(missing[part]))
-        first = self.count
-        self.count = int(kernels.add_rows(self._keys, self._places, self._masks, ids, rows, first))
-        if self.count > first:
-            self._begin_rows(ids, rows, first)
+        fresh = np.empty(int(missing.sum()), np.int64)
+        made = int(kernels.add_rows(self._keys, self._places, self._masks, ids, rows, self.end, free, fresh))
+        used = min(made, len(free))
+        self.end += made - used
+        if used:
+            self._free = free[: len(free) - used]
+        self._begin_rows(ids[fresh[:made]], rows[fresh[:made]])
         return rows
+
+    def has_rows(self, slots: SlotSet) -> bool:
+        """Whether there are any of these slots."""
+        return bool(self._counts[slots].any())
+
+    def forget_slots(self, slots: SlotSet) -> None:
+        """Their rows are to be removed, by `remove_some`. Until all are, nothing may be made in these slots."""
+        self._gone = (self._gone | slots) & (self._counts > 0)
+        self._looked = 0
+
+    def remove_some(self) -> bool:
+        """Removes a few of those that are to go, and makes their places free. Whether there are more."""
+        if not self._gone.any():
+            return False
+        rows, self._looked = self._choose(self._looked, self._gone, MOST_REMOVED)
+        ids = self._ids[rows]
+        kernels.remove_ids(self._keys, self._places, self._masks, ids)
+        self._held -= kernels.count_parts(ids)
+        self._counts -= np.bincount(self._slots[rows], minlength=SLOTS)
+        self._slots[rows] = NOBODY
+        for each in (self._values, *self._states, *self._steps_if_any()):
+            each[rows] = 0  # as the next row there finds a place that was never used
+        self._free = np.concatenate([self._free, rows[::-1]])
+        self._gone = self._gone & (self._counts > 0)
+        return bool(self._gone.any())
 
     def read(self, rows: Array, ids: Array) -> Array:
         """The values of those rows, (n, columns) float32; of an id without a row, what it would begin with."""
@@ -91,7 +153,7 @@ class Rows:
         kernels.gather_rows(self._values, rows, out)
         if len(absent):
             begun = np.zeros((len(absent), self.spec.columns), np.float32)
-            self._initialize(begun, ids[absent], 0)
+            self._initialize(begun, np.arange(len(absent)), ids[absent])
             out[absent] = begun
         return out
 
@@ -114,10 +176,35 @@ class Rows:
             case FTRL(lr, beta, l1, l2):
                 kernels.apply_ftrl(values, *states, rows, gradients, lr, beta, l1, l2)
 
-    def read_piece(self, first: int, size: int = 65_536) -> tuple[Array, Array]:
-        """The ids and values of up to `size` rows from the `first` on; empty after the last. Copies."""
-        last = min(first + size, self.count)
-        return self._ids[first:last].copy(), self._values[first:last].copy()
+    def read_piece(self, first: int, slots: SlotSet) -> tuple[Array, Array, int]:
+        """The ids and values of some rows of these slots from a place on, and from where the next piece is."""
+        rows, following = self._choose(first, slots, max(1, min(65_536, (1 << 26) // self.row_bytes)))
+        return self._ids[rows], self._values[rows], following
+
+    def copy_piece(self, first: int, slots: SlotSet, size: int) -> tuple[list[Array], int]:
+        """As `read_piece`, with all that the rows are: what `put_piece` takes."""
+        rows, following = self._choose(first, slots, size)
+        return [each[rows] for each in (self._ids, self._values, *self._states, *self._steps_if_any())], following
+
+    def put_piece(self, arrays: Sequence[Array], reuse: bool = True) -> None:
+        """Rows as another server has them; ValueError where the arrays are not of this table."""
+        mine = (self._values, *self._states, *self._steps_if_any())
+        ids, *parts = arrays
+        if [(each.dtype, each.shape) for each in parts] != [(own.dtype, (len(ids), *own.shape[1:])) for own in mine]:
+            raise ValueError(f"these are no rows of table {self.spec.name!r}")
+        rows = self.make(ids, self.find(ids), reuse)
+        for own, part in zip(mine, parts, strict=True):
+            own[rows] = part
+
+    def _choose(self, first: int, slots: SlotSet, size: int) -> tuple[Array, int]:
+        last = min(first + WINDOW, self.end)
+        rows = first + np.flatnonzero(_with_nobody(slots)[self._slots[first:last]])
+        if len(rows) <= size:
+            return rows, max(first, last)
+        return rows[:size], int(rows[size])
+
+    def _steps_if_any(self) -> tuple[Array, ...]:
+        return (self._steps,) if len(self._steps) else ()
 
     def _lengthen(self, part: int, more: int) -> None:
         before = after = int(self._masks[part]) + 1
@@ -128,25 +215,31 @@ class Rows:
         kernels.lengthen_part(self._keys[part], self._places[part], before, after)
         self._masks[part] = after - 1
 
-    def _begin_rows(self, ids: Array, rows: Array, first: int) -> None:
-        new = np.flatnonzero(rows >= first)
-        self._ids[rows[new]] = ids[new]
-        begun = self._ids[first : self.count]
-        self._held += kernels.count_parts(begun)
-        self._initialize(self._values, begun, first)
+    def _begin_rows(self, ids: Array, rows: Array) -> None:
+        """Those that `make` has made."""
+        self._ids[rows] = ids
+        kernels.write_slots_of(ids, rows, self._slots, self._counts)
+        self._held += kernels.count_parts(ids)
+        self._initialize(self._values, rows, ids)
         for state, value in zip(self._states, self._begun, strict=True):
             if value:
-                state[first : self.count] = value
+                state[rows] = value
 
-    def _initialize(self, values: Array, ids: Array, first: int) -> None:
+    def _initialize(self, values: Array, rows: Array, ids: Array) -> None:
+        """Where there are zeros."""
         seed = self.spec.seed
         match self.spec.initializer:
             case Zeros():
                 pass
             case Uniform(low, high):
-                kernels.fill_uniform(values, ids, first, low, high, seed)
+                kernels.fill_uniform(values, rows, ids, low, high, seed)
             case Normal(mean, std):
-                kernels.fill_normal(values, ids, first, mean, std, seed)
+                kernels.fill_normal(values, rows, ids, mean, std, seed)
+
+
+def _with_nobody(slots: SlotSet) -> SlotSet:
+    """With False at the end, which is what the slot of a free place finds."""
+    return np.append(slots, False)
 
 
 def _first_state(optimizer: Optimizer) -> tuple[float, ...]:

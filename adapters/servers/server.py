@@ -1,9 +1,10 @@
-"""The process that keeps a job's tables: workers connect to a Unix socket of this machine.
+"""The process that keeps a part of a job's tables: workers and other servers connect to it.
 
-    python -m elastic_run.adapters.servers.server [--memory=BYTES] [--address=NAME]
+    python -m elastic_run.adapters.servers.server [--memory=BYTES]
 
-It is a service of an agent (`adapters/contract.py`): told of each round on its stdin, and `ready: ADDRESS` when it can
-answer, with its loops compiled. Requests are answered one after the other, on one core.
+An agent keeps it (`elastic_agent/servers/`), and tells it the table of slots by lines of JSON on its stdin, each a
+`ServerOrders`. It says `ready: LOCAL REMOTE JOINED` on its stdout when it can answer, with its loops compiled, and
+again when more copies are whole. What it decides is in `server_machine.py`; all of that happens on one core.
 """
 
 import argparse
@@ -12,92 +13,168 @@ import contextlib
 import os
 import secrets
 import socket
+import ssl
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 
-import numpy as np
+from ...master.servers.slot_table import SlotTable
+from ...rendezvous.wire.values import Malformed, decode
+from .compiling import compile_loops
+from .job_servers import ServerOrders
+from .requests import Request
+from .server_events import (
+    AnswerAsker,
+    Arrays,
+    CopiesWhole,
+    CopyTurn,
+    HangUpPeer,
+    Peer,
+    PeerAnswered,
+    PeerBroken,
+    ServerAsked,
+    ServerEvent,
+    TableRead,
+    TellPeer,
+    WantTurn,
+)
+from .server_links import AskerLink, PeerLink
+from .server_machine import RowsMissing, ServerMachine
 
-from ...rendezvous.host.local_socket import is_own_peer
-from ...rendezvous.wire.values import Malformed
-from ..contract import FOLLOWS
-from . import frames
-from .client import merge
-from .errors import TableMisused
-from .frames import Asking, Replying
-from .session import sum_parts
-from .specs import FTRL, SGD, Adagrad, Adam, Momentum, Normal, TableSpec, Uniform, Zeros
-from .tables import Arrays, OpenTable, PullRows, PushGradients, PushSource, Reply, Tables
 
-LOST = "the server before this one is lost, and with it the rows of the job's tables: start the job again"
-
-
-class WorkerConnection(asyncio.BufferedProtocol):
-    """One worker's connection.
+class ServedMachine:
+    """A machine and its connections.
 
     Args:
-        tables: what it asks.
+        orders: the first.
+        memory: bytes that rows may take.
+        ready: says where it listens, and the version whose copies are whole.
     """
 
-    def __init__(self, tables: Tables) -> None:
-        self._tables = tables
-        self._transport: asyncio.Transport | None = None
-        self._reading = self._read()
-        self._into = next(self._reading)
+    def __init__(self, orders: ServerOrders, memory: int, ready: Callable[[str, str, int], None]) -> None:
+        self._machine = ServerMachine(orders.incarnation, memory)
+        self._orders = orders
+        self._ready = ready
+        self._local = f"elastic-run-servers-{secrets.token_hex(8)}"
+        self._remote = "-"
+        self._joined = 0
+        self._numbers = count(1)
+        self._askers: dict[int, AskerLink] = {}
+        self._number_of: dict[AskerLink, int] = {}
+        self._peers: dict[Peer, PeerLink] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+        self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._contexts: tuple[ssl.SSLContext, ssl.SSLContext] | None = None
+        if orders.tls is not None:
+            self._contexts = orders.tls.make_server(), orders.tls.make_client()
 
-    def _read(self) -> Iterator[memoryview]:
-        """Each buffer that is to be filled next; answers each message that is whole. Raises Malformed."""
-        while True:
-            prefix = bytearray(frames.PREFIX.size)
-            yield memoryview(prefix)
-            head = bytearray(frames.length_of_head(prefix))
-            yield memoryview(head)
-            asking = frames.read_head(Asking, head)
-            arrays = frames.make_arrays(asking.arrays)
-            yield from frames.buffers_of(arrays)
-            self._reply(*self._tables.answer(asking.request, arrays))
+    async def listen(self) -> list[asyncio.Server]:
+        """On its local socket, and where other nodes reach it. Raises OSError."""
+        loop = asyncio.get_running_loop()
+        local = socket.socket(socket.AF_UNIX)
+        local.bind("\0" + self._local)
+        local.listen(1024)
+        servers: list[asyncio.Server] = [await loop.create_unix_server(self._make_link, sock=local)]
+        orders = self._orders
+        if orders.bind is not None:
+            accepting = self._contexts[0] if self._contexts is not None else None
+            servers.append(
+                await loop.create_server(self._make_link, orders.bind or None, 0, ssl=accepting, backlog=1024)
+            )
+            port = servers[-1].sockets[0].getsockname()[1]
+            self._remote = f"[{orders.host}]:{port}" if ":" in orders.host else f"{orders.host}:{port}"
+        return servers
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        if not is_own_peer(transport.get_extra_info("socket")):
-            transport.abort()
+    def take_orders(self, orders: ServerOrders) -> None:
+        """A newer table, or newer certificates. Raises OSError."""
+        if orders.tls is not None and self._contexts is not None and orders.tls != self._orders.tls:
+            orders.tls.renew(*self._contexts)
+        self._orders = orders
+        self._do(TableRead(orders.table))
 
-    def get_buffer(self, sizehint: int) -> memoryview:
-        return self._into
+    @property
+    def failed(self) -> "asyncio.Future[None]":
+        """Raises RowsMissing when it must end."""
+        return self._failed
 
-    def buffer_updated(self, nbytes: int) -> None:
-        self._into = self._into[nbytes:]
+    def say_ready(self) -> None:
+        """Where it listens."""
+        self._ready(f"@{self._local}", self._remote, self._joined)
+
+    def _make_link(self) -> AskerLink:
+        return AskerLink(self._take_asked, self._add_asker, self._lose_asker)
+
+    def _add_asker(self, link: AskerLink) -> None:
+        self._number_of[link] = number = next(self._numbers)
+        self._askers[number] = link
+
+    def _lose_asker(self, link: AskerLink) -> None:
+        self._askers.pop(self._number_of.pop(link, 0), None)
+
+    def _take_asked(self, link: AskerLink, request: Request, arrays: Arrays) -> None:
+        self._do(ServerAsked(self._number_of[link], request, arrays))
+
+    def _do(self, event: ServerEvent) -> None:
+        if self._failed.done():
+            return
         try:
-            while not self._into:
-                self._into = next(self._reading)
-        except Malformed as error:
-            self._reply(Reply("misused", str(error)), ())
-            if self._transport is not None:
-                self._transport.close()
+            effects = self._machine.on(event)
+        except RowsMissing as error:
+            self._failed.set_exception(error)
+            return
+        for effect in effects:
+            match effect:
+                case AnswerAsker(connection, reply, arrays):
+                    if (link := self._askers.get(connection)) is not None:
+                        link.answer(reply, arrays)
+                case TellPeer(peer, request, arrays):
+                    self._link_to(peer).tell_server(request, arrays)
+                case HangUpPeer(peer):
+                    self._hang_up(peer)
+                case CopiesWhole(version):
+                    self._joined = version
+                    self.say_ready()
+                case WantTurn():
+                    asyncio.get_running_loop().call_soon(self._do, CopyTurn())
 
-    def _reply(self, reply: Reply, arrays: Arrays) -> None:
-        try:
-            parts = frames.pack(Replying(reply, frames.shapes_of(arrays)), arrays)
-        except TableMisused as error:
-            parts = frames.pack(Replying(Reply("misused", str(error))), ())
-        if self._transport is not None:
-            self._transport.writelines(parts)
+    def _link_to(self, peer: Peer) -> PeerLink:
+        if (link := self._peers.get(peer)) is None:
+            table, me = self._orders.table, self._orders.incarnation
+            server, mine = table.servers[table.index_of(peer)], table.servers[table.index_of(me)]
+            same = server.node == mine.node
+            dialling = self._contexts[1] if self._contexts is not None else None
+            link = self._peers[peer] = PeerLink(
+                server,
+                same,
+                dialling,
+                lambda reply: self._do(PeerAnswered(peer, reply)),
+                lambda: self._do(PeerBroken(peer)),
+                print_words,
+            )
+        return link
 
-    def pause_writing(self) -> None:
-        if self._transport is not None:
-            self._transport.pause_reading()
+    def _hang_up(self, peer: Peer) -> None:
+        if (link := self._peers.pop(peer, None)) is not None:
+            task = asyncio.create_task(link.close(), name="hangs up")
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
 
-    def resume_writing(self) -> None:
-        if self._transport is not None:
-            self._transport.resume_reading()
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._transport = None
+def print_words(words: str) -> None:
+    """To people."""
+    print(words, file=sys.stderr, flush=True)
+
+
+def share_of_memory(table: SlotTable) -> int:
+    """Bytes for the rows of one server: half of what there is, divided by the servers of the node that has most."""
+    on_node = Counter(place.node for place in table.places)
+    return half_of_memory() // max(on_node.values(), default=1)
 
 
 def half_of_memory() -> int:
-    """Of this machine, or of the control group of this process, bytes: what tables may take unless it is said."""
+    """Of this machine, or of the control group of this process, bytes."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     mine = Path("/")
     with contextlib.suppress(OSError):
@@ -108,45 +185,53 @@ def half_of_memory() -> int:
     return total // 2
 
 
-def compile_loops() -> None:
-    """Has each loop compiled, or read from numba's cache."""
-    tables = Tables(1 << 20)
-    ids, gradients = np.arange(2), np.zeros((2, 1), np.float32)
-    for optimizer in (SGD(1.0), Momentum(1.0), Adagrad(), Adam(), FTRL()):
-        for initializer in (Zeros(), Uniform(), Normal()):
-            name = f"{optimizer.code} {initializer.code}"
-            tables.answer(OpenTable(TableSpec(name, 1, optimizer, initializer)), ())
-            tables.answer(PushGradients((name,), PushSource(name, 0, 0, 0, 1)), (ids, gradients))
-            tables.answer(PullRows((name,)), (ids,))
-    sum_parts([(merge(ids)[0], gradients), (ids, gradients)])  # for the workers
+async def serve(memory: int | None) -> None:
+    """Answers until stdin ends. Raises RowsMissing, OSError, Malformed."""
+    reader = asyncio.StreamReader(limit=1 << 24)
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    if not (line := await reader.readline()):
+        return
+    orders = decode(ServerOrders, line)
+    process = ServedMachine(
+        orders,
+        memory or share_of_memory(orders.table),
+        lambda local, remote, joined: print(f"ready: {local} {remote} {joined}", flush=True),
+    )
+    async with contextlib.AsyncExitStack() as stack:
+        for server in await process.listen():
+            stack.push_async_callback(_close, server)
+        process.say_ready()
+        reading = asyncio.ensure_future(_read_orders(process, orders, reader))
+        stack.callback(reading.cancel)
+        await asyncio.wait((reading, process.failed), return_when=asyncio.FIRST_COMPLETED)
+        for each in (process.failed, reading):
+            if each.done():
+                each.result()
 
 
-async def serve(address: str, memory: int) -> None:
-    """Answers until stdin ends."""
-    loop = asyncio.get_running_loop()
-    tables = Tables(memory)
-    listening = socket.socket(socket.AF_UNIX)
-    listening.bind("\0" + address)
-    listening.listen(1024)
-    server = await loop.create_unix_server(lambda: WorkerConnection(tables), sock=listening)
-    reader = asyncio.StreamReader()
-    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
-    async with server:
-        while await reader.readline():
-            if os.environ.get(FOLLOWS):
-                sys.exit(LOST)
-            print(f"ready: {address}", flush=True)
+async def _read_orders(process: ServedMachine, orders: ServerOrders, reader: asyncio.StreamReader) -> None:
+    """Until stdin ends. Raises OSError, Malformed."""
+    process.take_orders(orders)
+    while line := await reader.readline():
+        process.take_orders(decode(ServerOrders, line))
+
+
+async def _close(server: asyncio.Server) -> None:
+    server.close()
 
 
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--memory", type=int, default=half_of_memory())
-    parser.add_argument("--address", default=f"elastic-run-servers-{secrets.token_hex(8)}")
+    parser.add_argument("--memory", type=int)
     options = parser.parse_args()
     compile_loops()
-    with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(serve(options.address, options.memory))
+    try:
+        asyncio.run(serve(options.memory))
+    except (RowsMissing, OSError, Malformed) as error:
+        sys.exit(f"this parameter server ends: {error}")
+    except KeyboardInterrupt:
+        pass
 
 
 if __name__ == "__main__":

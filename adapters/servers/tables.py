@@ -1,81 +1,45 @@
-"""All tables of one server: what a request changes, and what it is answered (no I/O).
+"""All tables of one server: the rows, and what can be wrong with what is asked of them (no I/O).
 
-A request is answered whole or refused whole: all that can be wrong is looked for before the first row changes.
+All that can be wrong is looked for before the first row changes.
 """
 
 from collections.abc import Sequence
-from typing import Literal
 
 import numpy as np
 
-from ...rendezvous.base.frozen import dataclass
-from ...rendezvous.wire.fields import Number
-from ...rendezvous.wire.values import Tagged
+from ...rendezvous.base.frozen import dataclass, replace
 from . import kernels
 from .errors import TableMisused
-from .marks import Marks, PushSource, RecordsRefused
-from .rows import Array, Rows, TableFull
-from .specs import Name, TableSpec
-
-Arrays = Sequence[Array]
-
-
-@dataclass(frozen=True, slots=True)
-class OpenTable(Tagged):
-    """Declares a table; the first to do so makes it."""
-
-    table: TableSpec
+from .requests import TableStatus
+from .rows import Rows, TableFull
+from .server_events import Array, Arrays
+from .slot_sets import SlotSet
+from .specs import TableSpec
 
 
 @dataclass(frozen=True, slots=True)
-class PullRows(Tagged):
-    """Wants the values of these tables' rows; with it comes an array of ids for each. Changes nothing."""
+class TablePart:
+    """What a push has for one table: ids (int64, each once) and gradients (n, columns) float32."""
 
-    tables: tuple[Name, ...]
+    rows: Rows
+    ids: Array
+    gradients: Array
 
-
-@dataclass(frozen=True, slots=True)
-class PushGradients(Tagged):
-    """Applies gradients; with it come an array of ids, each once, and one of gradients, for each table in turn."""
-
-    tables: tuple[Name, ...]
-    source: PushSource
-
-
-@dataclass(frozen=True, slots=True)
-class ReadMark(Tagged):
-    """Wants to know how far a shard is applied."""
-
-    dataset: Name
-    shard_index: Number
+    def choose_slots(self, slots: SlotSet) -> "TablePart":
+        """The ids of these slots, and their gradients."""
+        chosen = np.empty(len(self.ids), np.int64)
+        count = int(kernels.choose_ids(self.ids, slots, chosen))
+        if count == len(self.ids):
+            return self
+        return replace(self, ids=self.ids[chosen[:count]], gradients=self.gradients[chosen[:count]])
 
 
 @dataclass(frozen=True, slots=True)
-class ReadPiece(Tagged):
-    """Wants a piece of all that a table has: its ids and rows from the `first` row on."""
+class FoundPart:
+    """A part, and the row of each of its ids, if it has one."""
 
-    table: Name
-    first: Number
-
-
-Request = OpenTable | PullRows | PushGradients | ReadMark | ReadPiece
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """What a server answers; arrays may come with it.
-
-    Attributes:
-        refused: why nothing of the request was done: "misused" by the script, "full", "records" (see `marks.py`).
-        text: in words.
-        count: rows that were changed; rows of the table.
-        mark: see `Marks.read`.
-    """
-
-    refused: Literal["", "misused", "full", "records"] = ""
-    text: str = ""
-    count: Number = 0
-    mark: Number = 0
+    part: TablePart
+    places: Array
 
 
 class Tables:
@@ -88,64 +52,53 @@ class Tables:
     def __init__(self, memory: int) -> None:
         self._memory = memory
         self._tables: dict[str, Rows] = {}
-        self._marks = Marks()
+        self._asked: dict[str, list[int]] = {}  # pulls and pushes
 
-    def answer(self, request: Request, arrays: Arrays) -> tuple[Reply, Arrays]:
-        """The answer to one request."""
-        try:
-            match request:
-                case OpenTable(table):
-                    return self._open(table), ()
-                case PullRows(names):
-                    return Reply(), self._pull(names, arrays)
-                case PushGradients(names, source):
-                    return Reply(count=self._push(names, source, arrays)), ()
-                case ReadMark(dataset, shard_index):
-                    return Reply(mark=self._marks.read(dataset, shard_index)), ()
-                case ReadPiece(name, first):
-                    rows = self._table(name)
-                    return Reply(count=rows.count), rows.read_piece(first)
-        except TableMisused as error:
-            return Reply("misused", str(error)), ()
-        except TableFull as error:
-            return Reply("full", str(error)), ()
-        except RecordsRefused as error:
-            return Reply("records", str(error)), ()
+    @property
+    def specs(self) -> tuple[TableSpec, ...]:
+        """Of all, in the order in which they were opened."""
+        return tuple(rows.spec for rows in self._tables.values())
 
-    def _open(self, spec: TableSpec) -> Reply:
+    def open_table(self, spec: TableSpec) -> int:
+        """How many rows it has. Raises TableMisused, TableFull."""
         spec.check()
         if (found := self._tables.get(spec.name)) is None:
             try:
                 self._tables[spec.name] = found = Rows(spec, self._memory)
             except OSError as error:
                 raise TableFull(f"table {spec.name!r}: no room to reserve for its rows ({error.strerror})") from None
+            self._asked[spec.name] = [0, 0]
         elif difference := spec.describe_difference(found.spec):
             raise TableMisused(
                 f"table {spec.name!r} is there already, with {difference}: declare it the same on every rank"
             )
-        return Reply(count=found.count)
+        return found.count
 
-    def _table(self, name: str) -> Rows:
+    def find_table(self, name: str) -> Rows:
+        """Raises TableMisused."""
         if (found := self._tables.get(name)) is None:
             raise TableMisused(f"there is no table {name!r} here: declare it first")
         return found
 
-    def _pull(self, names: Sequence[str], arrays: Arrays) -> list[Array]:
-        tables = [self._table(name) for name in names]
+    def pull_rows(self, names: Sequence[str], arrays: Arrays, slots: SlotSet) -> list[Array]:
+        """The rows of those ids. Raises TableMisused."""
+        tables = [self.find_table(name) for name in names]
         if len(arrays) != len(tables):
             raise TableMisused(f"a pull of {len(tables)} tables came with {len(arrays)} arrays")
         for ids in arrays:
-            _check_ids(ids)
+            _check_ids(ids, slots)
+        for name in names:
+            self._asked[name][0] += 1
         return [rows.read(rows.find(ids), ids) for rows, ids in zip(tables, arrays, strict=True)]
 
-    def _push(self, names: Sequence[str], source: PushSource, arrays: Arrays) -> int:
-        new = self._marks.judge(source)
+    def read_push(self, names: Sequence[str], arrays: Arrays, slots: SlotSet) -> list[TablePart]:
+        """What is pushed for each table. Raises TableMisused."""
         if len(arrays) != 2 * len(names):
             raise TableMisused(f"a push of {len(names)} tables came with {len(arrays)} arrays")
-        todo: list[tuple[Rows, Array, Array, Array]] = []
+        parts: list[TablePart] = []
         for name, ids, gradients in zip(names, arrays[::2], arrays[1::2], strict=True):
-            rows = self._table(name)
-            _check_ids(ids)
+            rows = self.find_table(name)
+            _check_ids(ids, slots)
             if gradients.dtype != np.float32 or gradients.shape != (len(ids), rows.spec.columns):
                 raise TableMisused(
                     f"table {name!r}: {len(ids)} ids have gradients of {gradients.dtype} {gradients.shape}, and not of "
@@ -156,26 +109,64 @@ class Tables:
                     f"table {name!r}: a gradient is not a finite number; nothing of this push was applied. Declare the "
                     "table with unusable='skip' to leave such rows out"
                 )
-            todo.append((rows, ids, gradients, rows.find(ids)))
-        if not new:
-            return 0
-        self._check_room(todo)
-        for rows, ids, gradients, places in todo:
-            rows.apply(rows.make(ids, places), gradients)
-        self._marks.advance(source)
-        return sum(len(ids) for _, ids, _, _ in todo)
+            self._asked[name][1] += 1
+            parts.append(TablePart(rows, ids, gradients))
+        return parts
 
-    def _check_room(self, todo: Sequence[tuple[Rows, Array, Array, Array]]) -> None:
+    def check_room(self, found: Sequence[FoundPart]) -> None:
         """Raises TableFull where the rows that are to be made do not fit."""
         taken = sum(rows.count * rows.row_bytes for rows in self._tables.values())
-        more = sum(int((places < 0).sum()) * rows.row_bytes for rows, _, _, places in todo)
-        if taken + more > self._memory:
+        more = sum(int((each.places < 0).sum()) * each.part.rows.row_bytes for each in found)
+        if more and taken + more > self._memory:
             raise TableFull(
                 f"the tables take {taken >> 20} MiB, {more >> 10} KiB more are wanted, and this server has "
                 f"{self._memory >> 20} MiB for them: give servers more memory, or have more of them"
             )
 
+    def has_rows(self, slots: SlotSet) -> bool:
+        """Whether any table has some of these slots."""
+        return any(rows.has_rows(slots) for rows in self._tables.values())
 
-def _check_ids(ids: Array) -> None:
+    def forget_slots(self, slots: SlotSet) -> None:
+        """All rows of these slots are to be removed, by `remove_some`."""
+        for rows in self._tables.values():
+            rows.forget_slots(slots)
+
+    def remove_some(self) -> bool:
+        """A few of the rows that are to go. Whether there are more."""
+        return any(rows.remove_some() for rows in self._tables.values())  # the first that has such rows
+
+    def read_status(self) -> tuple[TableStatus, ...]:
+        """Of each table."""
+        return tuple(
+            TableStatus(name, rows.count, rows.count * rows.row_bytes, *self._asked[name])
+            for name, rows in self._tables.items()
+        )
+
+
+def find_parts(parts: Sequence[TablePart]) -> list[FoundPart]:
+    """With the row of each id."""
+    return [FoundPart(part, part.rows.find(part.ids)) for part in parts]
+
+
+def apply_parts(found: Sequence[FoundPart], reuse: bool) -> int:
+    """Makes the rows that are missing, and takes one step on each. How many rows changed. See `Rows.make`."""
+    for each in found:
+        part = each.part
+        part.rows.apply(part.rows.make(part.ids, each.places, reuse), part.gradients)
+    return sum(len(each.part.ids) for each in found)
+
+
+def apply_where_present(parts: Sequence[TablePart]) -> None:
+    """Takes one step on each row that there is."""
+    for part in parts:
+        places = part.rows.find(part.ids)
+        there = np.flatnonzero(places >= 0)
+        part.rows.apply(places[there], part.gradients[there])
+
+
+def _check_ids(ids: Array, slots: SlotSet) -> None:
     if ids.dtype != np.int64 or ids.ndim != 1:
         raise TableMisused(f"ids are {ids.dtype} of {ids.ndim} dimensions, and not int64 of one")
+    if not slots.all() and not kernels.are_ids_of(ids, slots):
+        raise TableMisused("some ids are of slots that are another server's in this version of the slot table")

@@ -186,6 +186,9 @@ class NoMachine:
         services = Services(tag, beside, beside, set(), None, changed)
         return self, NoGuard(), services
 
+    def services(self, tag: str, workers: object, guardian: object, changed: Callable[[], None]) -> Services:
+        raise AssertionError("no job here has servers")
+
     def ports(self, count: int, least: int) -> "NoPorts":
         return NoPorts()
 

@@ -211,6 +211,13 @@ class MachineUnfit:
 
 
 @dataclass(frozen=True, slots=True)
+class RowsLost:
+    """The job cannot go on, for the sake of its servers, in words."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class AgentBeat:
     """The agent lives."""
 
@@ -260,6 +267,7 @@ NodeEvent = (
     | StoreSeen
     | Unkillable
     | MachineUnfit
+    | RowsLost
     | AgentBeat
     | WorkerStalled
     | WorkersMove

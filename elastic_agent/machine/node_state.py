@@ -205,6 +205,7 @@ class MachineState:
         strained: so often the machine has come near a limit.
         store_gone: why this node waits no longer for the store, in words; empty where it does.
         leading: the job's master runs here.
+        rows_lost: why the job cannot go on for the sake of its servers, in words; empty where it can.
     """
 
     unfit: str = ""
@@ -215,6 +216,7 @@ class MachineState:
     strained: int = 0
     store_gone: str = ""
     leading: bool = False
+    rows_lost: str = ""
 
 
 @dataclass(frozen=True, slots=True)

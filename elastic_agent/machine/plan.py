@@ -15,6 +15,7 @@ from ...rendezvous.node_reasons import (
     PreemptionNotice,
     ProcessGroupBroke,
     Replaced,
+    ServersLost,
     ServiceEnded,
     StartFailed,
     Unfit,
@@ -79,6 +80,8 @@ def _report(state: NodeState, now: float) -> Report:
         ready = workers.round == 0 and 0 < workers.total == workers.alive == group.waiting
         ready = ready or (not state.settings.standby and workers.alive == 0)
         return Report("waiting", header.number, exits, ready=ready)
+    if state.machine.rows_lost:
+        return Report("failed", header.number, exits, ServersLost(cut(state.machine.rows_lost)))
     if workers.problem:
         return Report("failed", header.number, exits, StartFailed(cut(workers.problem)))
     if workers.round != header.number:

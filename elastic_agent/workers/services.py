@@ -14,7 +14,7 @@ import signal
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from ...adapters.contract import FOLLOWS, Lifetime, Service
+from ...adapters.contract import Lifetime, Service
 from ...rendezvous.base.frozen import dataclass
 from ...rendezvous.wire.fields import signal_name
 from ..logs.backpressure import Backpressure
@@ -78,10 +78,14 @@ def _may_be_ready(part: bytes) -> bool:
 
 
 class _Running:
-    """One service that was started; `open_lines` gives the way for each of its streams."""
+    """One service that was started; `open_lines` gives the way for each of its streams, `changed`: see Services."""
 
     def __init__(
-        self, service: Service, popen: "subprocess.Popen[bytes]", open_lines: Callable[[str, StreamName], Lines]
+        self,
+        service: Service,
+        popen: "subprocess.Popen[bytes]",
+        open_lines: Callable[[str, StreamName], Lines],
+        changed: Callable[[], None],
     ) -> None:
         assert popen.stdout is not None
         assert popen.stderr is not None
@@ -99,6 +103,7 @@ class _Running:
         self.stdin: asyncio.WriteTransport | None = None
         self.code: int | None = None  # once it is collected: its pid may have a new owner
         self.stopped = False
+        self._changed = changed
 
     @property
     def failure(self) -> str:
@@ -115,8 +120,9 @@ class _Running:
         """It lives from round to round, or has done its work for all of them."""
         return self.service.lifetime == "job" and self.code in (None, 0)
 
-    def tell(self, line: bytes) -> None:
-        self.ready.clear()
+    def tell(self, line: bytes, *, answers: bool) -> None:
+        if answers:
+            self.ready.clear()
         if self.code is None and self.stdin is not None:
             self.stdin.write(line)
         else:
@@ -125,6 +131,7 @@ class _Running:
     def _is_ready(self, said: str) -> None:
         self.said = said
         self.ready.set()
+        self._changed()
 
     def signal(self, number: int) -> None:
         if self.code is None:
@@ -142,7 +149,7 @@ class Services:
         guardian: is told of every session.
         apart: sessions that a stop of the workers leaves alone; those of services are added.
         limits: the soft limits; None: this process's own.
-        changed: is called when one has ended.
+        changed: is called when one has ended, or says that it is ready.
     """
 
     _tag: str
@@ -155,7 +162,6 @@ class Services:
     def __post_init__(self) -> None:
         self._running: list[_Running] = []
         self._sessions: set[int] = set()
-        self._lost: set[str] = set()  # names of those for all rounds that had been ready
         self._backpressure = Backpressure(self._output, self._stop_reading, self._read_again)
         self._loop = asyncio.get_running_loop()
 
@@ -163,6 +169,11 @@ class Services:
     def failure(self) -> str:
         """How the first of them died, in words; empty where none has."""
         return next((each.failure for each in self._running if each.failure), "")
+
+    @property
+    def alive(self) -> int:
+        """How many of them have not ended."""
+        return sum(each.code is None for each in self._running)
 
     @property
     def sessions(self) -> frozenset[int]:
@@ -191,8 +202,7 @@ class Services:
         there = {each.service for each in self._running}
         for service in wanted:
             if service not in there:
-                follows = {FOLLOWS: "1"} if service.name in self._lost else {}
-                await self._start(service, python, {**environment, **follows})
+                await self._start(service, python, environment)
         self.tell(line)
 
     async def ready(self) -> None:
@@ -219,10 +229,13 @@ class Services:
         """Those that run."""
         return tuple(each.service for each in self._running)
 
-    def tell(self, line: bytes) -> None:
-        """Those that run hear of a round into which the workers continue as they are."""
+    def tell(self, line: bytes, *, answers: bool = True) -> None:
+        """Those that run hear of a round into which the workers continue as they are.
+
+        `answers`: each says then that it is ready for it.
+        """
         for each in self._running:
-            each.tell(line)
+            each.tell(line, answers=answers)
 
     async def end(self, lifetimes: Iterable[Lifetime], grace: float) -> None:
         """Ends those of these lifetimes: SIGTERM, SIGKILL after `grace` seconds; 0: SIGKILL at once."""
@@ -241,7 +254,7 @@ class Services:
         self._apart.add(popen.pid)
         self._sessions.add(popen.pid)
         self._guardian.watch(popen.pid)
-        made = _Running(service, popen, self._output.open_service)
+        made = _Running(service, popen, self._output.open_service, self._changed)
         self._running.append(made)
         self._loop.add_reader(made.pidfd, self._look, made)
         if not self._backpressure.stopped:
@@ -316,8 +329,6 @@ class Services:
             self._apart.discard(each.popen.pid)
             self._guardian.forget(each.popen.pid)
             self._running.remove(each)
-            if each.said and each.service.lifetime == "job":
-                self._lost.add(each.service.name)
 
     async def _ended(self, which: Sequence[_Running], seconds: float) -> None:
         with contextlib.suppress(TimeoutError):

@@ -76,6 +76,7 @@ class WorkerGroup:
         ports: those that this node holds for the workers.
         processes: the workers themselves.
         guardian: ends them when the agent is gone.
+        more_services: makes a set of processes that are kept as the round's services are, and outlive the rounds.
         staying: the process group of those that keep their process.
     """
 
@@ -109,6 +110,7 @@ class WorkerGroup:
         self.ports = RoundPorts(machine.ports, adapter, most, lambda why: inbox.note(MachineUnfit(why)))
         silence = None if setup.bind is None else setup.lease_ttl * SILENCE[0] + SILENCE[1]
         self.processes, self.guardian, self._services = machine.workers(tag, silence, inbox.wake)
+        self.more_services = lambda: machine.services(tag, self.processes, self.guardian, inbox.wake)
         self.staying = StayingGroup(machine, adapter.half_open_seconds, self.processes, inbox, reporter.say)
         forked = setup.recipe is not None  # else no two workers begin at the same moment
         meeting = adapter.meets_through if forked else None
@@ -343,7 +345,7 @@ class WorkerGroup:
         Raises StartFailed, ValueError, AdapterFailed.
         """
         settings, first = self._setup.workers, entry.assignment.first_rank == 0
-        wanted = services.wanted(settings, self._round(entry), first=first)
+        wanted = services.wanted(settings.adapter, self._round(entry), first=first)
         self._serves = self._serves or bool(wanted)
         if not self._serves:
             return True

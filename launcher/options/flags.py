@@ -109,12 +109,9 @@ FLAGS: tuple[Flag, ...] = (
     *_group(
         SIZE,
         Flag("nnodes=N|MIN:MAX", "Nodes: one number, or MIN:MAX.", "1"),
-        Flag(
-            "nproc-per-node=N|auto|cpu|gpu",
-            "Workers per node: a number, cpu, gpu, or auto (the GPUs, else the CPUs).",
-            "1",
-        ),
-        _own("servers=N", "Parameter servers, for tables of embeddings: 0 or, on one machine, 1.", "0"),
+        Flag("nproc-per-node=N|auto|cpu|gpu", "Workers per node: a number, cpu, gpu, auto (the GPUs, else CPUs).", "1"),
+        _own("servers=N|MIN:MAX", "Parameter servers, for tables of embeddings: so many, or one on each node.", "0"),
+        _own("ps-replicas=0|1", "Servers with a copy of each row: by default 1 where --servers is 2 or more, else 0."),
         _own("node-unit=N", "The number of nodes in a round is a multiple of this number (slices, racks).", "1"),
         Flag("standalone", "This machine only: no endpoint, no server.", own_node=True),
         _own(

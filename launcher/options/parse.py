@@ -23,7 +23,7 @@ from ...rendezvous.round import OnHang, OnStraggler, ScaleUp
 from ...rendezvous.store.endpoint import DEFAULT_PORT, MalformedEndpoint, authority, parse_endpoints
 from ...rendezvous.version import VERSION
 from ..errors import UsageError
-from ..settings import Command, Nodes, Options
+from ..settings import Command, Nodes, Options, ServerCount
 from . import config_file, flags, roles
 from .command import check_target, derived_job_id, read_command, user_of
 from .flags import Scanned, did_you_mean
@@ -34,6 +34,9 @@ from .values import label, seconds, shutdown_timeout, whole
 
 NUMBER_DIGITS = 9
 """Of the largest number of nodes, and of workers per node."""
+
+MOST_SERVERS = 256
+"""As in `master/servers/slot_table.py`, which is a wing's."""
 
 ELSEWHERE = ("log-dir", "store-dir", "summary-json", "trace", "history")
 """Flags whose files are of the machine on which a node runs."""
@@ -140,7 +143,7 @@ def parse(
         node_check=scanned.has("node-check"),
         roles=declared,
         node_role=roles.node_role(declared, scanned),
-        servers=_servers(scanned, nodes, command, here=here),
+        servers=_servers(scanned, command, here=here),
         platform=_platform(scanned, workers),
         output=read_output(scanned, most, environ),
         given=given,
@@ -185,15 +188,24 @@ def _nodes(scanned: Scanned, notes: list[str]) -> Nodes:
     return Nodes(least, most, unit)
 
 
-def _servers(scanned: Scanned, nodes: Nodes, command: Command, *, here: bool) -> int:
-    count, source = whole(scanned, "servers", 0), scanned.source("servers")
-    if not count:
-        return 0
-    if count > 1 or nodes.maximum > 1:
-        raise UsageError(f"{source}: servers run on one machine for now, one of them: write --servers=1 --nnodes=1")
+def _servers(scanned: Scanned, command: Command, *, here: bool) -> ServerCount | None:
+    text, source = (scanned.text("servers") or "").strip(), scanned.source("servers")
+    match = re.fullmatch(r"([0-9]{1,9})(?::([0-9]{1,9}))?", text)
+    if not match:
+        raise UsageError(f"{source} is neither a number nor MIN:MAX: write --servers=2 or --servers=2:8")
+    least, most = int(match[1]), int(match[2] or match[1])
+    if not most and not scanned.has("ps-replicas"):
+        return None
+    if not 1 <= least <= most <= MOST_SERVERS:
+        raise UsageError(f"{source}: a job has from 1 to {MOST_SERVERS} servers, the fewest first: write --servers=2:8")
+    replicas = whole(scanned, "ps-replicas", 0) if scanned.has("ps-replicas") else int(least > 1)
+    if replicas > 1:
+        raise UsageError(f"{scanned.source('ps-replicas')}: what a server holds, one other server has, or none: 1 or 0")
+    if replicas and least < 2:
+        raise UsageError(f"{scanned.source('ps-replicas')}: one server has no other: write --servers=2 or more")
     if here:
         check_packages(source, ("numpy", "numba"), command.python, Path.cwd())
-    return count
+    return ServerCount(least, most, replicas)
 
 
 def _platform(scanned: Scanned, workers: bool) -> Literal["", "kubernetes"]:

@@ -15,6 +15,7 @@ cause, and is charged to one budget:
     end is the root cause: the others still needed it;
   - a node that could not start its workers (a port was taken), or whose process group broke though nobody was lost, is
     charged to nobody, within reason;
+  - where a node says that what the job's servers held is lost, the job ends at once;
   - where only workers of optional roles failed (`Role.optional`), a budget of their own is charged. It ends no job.
 
 A failure that no restart can change (a missing module, a syntax error, a wrong argument) ends the job at once, and any
@@ -41,7 +42,7 @@ from ...rendezvous.base.frozen import dataclass
 from ...rendezvous.base.plural import ranks
 from ...rendezvous.header import Header, Incident, Tally
 from ...rendezvous.member import MAX_EXITS, Exit
-from ...rendezvous.node_reasons import NodeReason, Unfit
+from ...rendezvous.node_reasons import NodeReason, ServersLost, Unfit
 from ...rendezvous.reasons import (
     FaultReason,
     Nodes,
@@ -400,6 +401,8 @@ def fatal(
     if incident.optional:
         return None
     what = incident.reason
+    if isinstance(what, reasons.NodeFailed) and isinstance(what.why, ServersLost):
+        return "failed", what
     if tally.failures > max_restarts:
         return "failed", reasons.RestartsSpent(what, tally.failures, max_restarts)
     if same_failure_limit and tally.repeats >= same_failure_limit:

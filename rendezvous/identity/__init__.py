@@ -3,13 +3,16 @@
     secret.py       the secret and where it comes from: a file, the environment, a line to join; no library
     authority.py    derives the job's certificate authorities from the secret, and issues certificates (`cryptography`)
     observer.py     what an observer of one job holds, who can change nothing, and the file that it is kept in
+    servers.py      what a job's parameter servers and the workers that ask them hold
     contexts.py     what one process holds: its certificate, renewed before it ends, and its TLS contexts
+    pem.py          TLS contexts of a certificate that another process has issued
     sealing.py      encrypts what is written into a store that others may read (`cryptography`)
     scrub.py        overwrites a secret in this process's own argument and environment blocks
 
 Every process that knows the secret rebuilds the same authorities and issues its own certificate. A process that does
 not know the secret can make none, so every wire is closed to it. An observer has been given a certificate, of an
-authority that only the agents' port trusts, and asks there what is open to observers. Nothing here knows of the RPC.
+authority that only the agents' port trusts, and asks there what is open to observers. A worker has one of an authority
+that only its job's parameter servers trust. Nothing here knows of the RPC.
 """
 
 from collections.abc import Iterable, Mapping

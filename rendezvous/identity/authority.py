@@ -1,8 +1,9 @@
 """The certificate authorities of a secret, and what they issue; only this module loads `cryptography`.
 
 An authority's key is a P-256 key that HKDF derives from the secret, so every node has the same one and none is sent
-anywhere. One authority vouches for the nodes of a job, the other for its observers: etcd, and every listener that knows
-nothing of roles, trust the first alone, so an observer ends there in the handshake. P-256 is what Python's OpenSSL,
+anywhere. One authority vouches for the nodes of a job, another for its observers: etcd, and every listener that knows
+nothing of roles, trust the first alone, so an observer ends there in the handshake. A third is of the parameter servers
+of one job and the workers that ask them, and is trusted by these alone. P-256 is what Python's OpenSSL,
 gRPC's BoringSSL and etcd's Go all take. Each certificate has a random key of its own. An authority's certificate names
 the secret's fingerprint, so a certificate of another secret is told from one of the same secret by its issuer.
 """
@@ -49,11 +50,18 @@ class Authority:
         return cls._derived(secret, b"elastic-run authority of observers v1", f"{OBSERVERS}{secret.fingerprint}")
 
     @classmethod
-    def _derived(cls, secret: Secret, info: bytes, common_name: str) -> "Authority":
+    def of_servers(cls, secret: Secret, job: str) -> "Authority":
+        """The same for the servers of the job of that id, and its workers."""
+        mark = job_mark(job)
+        info = f"elastic-run authority of servers v1 {mark}".encode()
+        return cls._derived(secret, info, f"servers of {secret.fingerprint}", _job_name(mark))
+
+    @classmethod
+    def _derived(cls, secret: Secret, info: bytes, common_name: str, *names: "x509.NameAttribute[str]") -> "Authority":
         # 16 bytes more than the order has, so that the remainder is as good as uniform.
         derived = HKDF(hashes.SHA256(), 48, salt=None, info=info).derive(secret.value)
         key = ec.derive_private_key(int.from_bytes(derived, "big") % (_ORDER - 1) + 1, ec.SECP256R1())
-        name = _name(common_name)
+        name = _name(common_name, *names)
         public = key.public_key()
         certificate = (
             x509.CertificateBuilder()
@@ -85,8 +93,11 @@ class Authority:
 
     def issue_to_observer(self, job: str, seconds: float, now: float) -> Issued:
         """The same for an observer of the job of that id; nothing can be served with it."""
-        name = _name("observer", x509.NameAttribute(NameOID.ORGANIZATIONAL_UNIT_NAME, job_mark(job)))
-        return self._signed(name, seconds, now, None)
+        return self._signed(_name("observer", _job_name(job_mark(job))), seconds, now, None)
+
+    def issue_to_worker(self, seconds: float, now: float) -> Issued:
+        """The same for a worker of the job whose servers this authority is of."""
+        return self._signed(_name("worker"), seconds, now, None)
 
     def _signed(
         self,
@@ -137,6 +148,10 @@ def _text(certificate: x509.Certificate) -> str:
 def _name(common_name: str, *more: "x509.NameAttribute[str]") -> x509.Name:
     organization = x509.NameAttribute(NameOID.ORGANIZATION_NAME, "elastic-run")
     return x509.Name([organization, *more, x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+
+
+def _job_name(mark: str) -> "x509.NameAttribute[str]":
+    return x509.NameAttribute(NameOID.ORGANIZATIONAL_UNIT_NAME, mark)
 
 
 def _alternative(host: str) -> x509.GeneralName:

@@ -2,7 +2,6 @@
 
 import contextlib
 import hashlib
-import os
 import ssl
 import time
 from asyncio.sslproto import SSLProtocol
@@ -12,6 +11,7 @@ from pathlib import Path
 from ..base.frozen import dataclass, field
 from ..host.own_files import replace_own
 from . import MEMBER_FILES, SERVER_NAME
+from .pem import load_pair, make_context, refuse_passphrase
 from .secret import GIVE_IT, NoIdentity, Secret, read_private
 
 AGENT_SECONDS = 3 * 86_400.0
@@ -201,12 +201,10 @@ class Identity:
 
 def written_pair(written: Mapping[str, str]) -> tuple[ssl.SSLContext, ssl.SSLContext]:
     """The contexts of who listens and of who dials, made of `Identity.written`. Raises OSError, KeyError."""
-    server, client = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    for context in (server, client):
-        context.minimum_version = ssl.TLSVersion.TLSv1_3
-        context.verify_mode = ssl.CERT_REQUIRED
-        context.load_verify_locations(cadata=written["authority"])
-        _load_pem(context, written["certificate"] + written["key"])
+    authority, pair = written["authority"], written["certificate"] + written["key"]
+    server, client = (
+        make_context(each, authority, pair) for each in (ssl.PROTOCOL_TLS_SERVER, ssl.PROTOCOL_TLS_CLIENT)
+    )
     client.check_hostname = bool(written["name"])
     return server, client
 
@@ -217,21 +215,7 @@ def _authorities(context: ssl.SSLContext) -> list[object]:
 
 
 def _load(context: ssl.SSLContext, issued: Issued) -> None:
-    _load_pem(context, issued.certificate + issued.key)
-
-
-def _no_passphrase() -> str:
-    """In place of OpenSSL's question at the terminal, where this process would stand still until it is answered."""
-    raise ValueError("its key is encrypted with a passphrase: write it without one, with mode 0600")
-
-
-def _load_pem(context: ssl.SSLContext, pem: str) -> None:
-    """Python takes a certificate from a file only: here one that is in memory."""
-    descriptor = os.memfd_create("elastic-run", os.MFD_CLOEXEC)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(pem.encode())
-        file.flush()
-        context.load_cert_chain(f"/proc/self/fd/{descriptor}", password=_no_passphrase)
+    load_pair(context, issued.certificate + issued.key)
 
 
 _HEAD = "elastic-run"
@@ -277,7 +261,7 @@ class OwnFiles:
         seen = self._look()
         try:
             trial = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # a pair that does not fit must not break what is in use
-            trial.load_cert_chain(self.cert, self.key, _no_passphrase)
+            trial.load_cert_chain(self.cert, self.key, refuse_passphrase)
             trial.load_verify_locations(self.authorities)
         except (OSError, ValueError) as error:  # an SSLError is an OSError
             raise NoIdentity(
@@ -286,7 +270,7 @@ class OwnFiles:
             ) from None
         for context in (server, client):
             context.check_hostname = False  # the authority vouches for the peer, whatever its address is
-            context.load_cert_chain(self.cert, self.key, _no_passphrase)
+            context.load_cert_chain(self.cert, self.key, refuse_passphrase)
             context.load_verify_locations(self.authorities)
         self._seen = seen
 

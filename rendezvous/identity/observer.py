@@ -10,16 +10,15 @@ from typing import Annotated
 
 from ..base.frozen import dataclass, field
 from ..wire.fields import Name
-from ..wire.values import Count, Malformed, Text, decode, encode
+from ..wire.values import Count, Malformed, decode, encode
 from .contexts import Identity, written_pair
+from .pem import Pem
 from .secret import NoIdentity, read_private
 
 MOST_AGENTS = 100
 """That a file names: one that still runs is enough, and tells of the others."""
 
 DAY = 86_400.0
-
-_Pem = Annotated[str, Text(16_384)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +38,9 @@ class Credentials:
     agents: Annotated[tuple[Name, ...], Count(MOST_AGENTS)]
     until: float
     name: Name
-    authority: _Pem
-    certificate: _Pem
-    key: _Pem = field(repr=False)
+    authority: Pem
+    certificate: Pem
+    key: Pem = field(repr=False)
 
     @property
     def client(self) -> ssl.SSLContext:

@@ -4,8 +4,9 @@ import asyncio
 import contextlib
 import dataclasses
 import signal
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import pytest
 
@@ -14,18 +15,24 @@ from elastic_run.elastic_agent.master_process import MasterProcess, MasterSetup
 from elastic_run.launcher.errors import UsageError
 from elastic_run.launcher.options.parse import parse
 from elastic_run.launcher.run import code_of
+from elastic_run.master.beside import BesideMaster
 from elastic_run.master.diagnosis.examination import REPLACE
 from elastic_run.master.diagnosis.requests import Done, Replacement
 from elastic_run.master.machine.controller import Terms
-from elastic_run.rendezvous.base.errors import OtherSecret, Sealed
+from elastic_run.master.servers.placement import ServersWanted
+from elastic_run.master.servers.slot_keeper import SlotKeeper
+from elastic_run.master.servers.slot_table import RunningServer, SlotTable
+from elastic_run.rendezvous.base.errors import Deposed, OtherSecret, Sealed
+from elastic_run.rendezvous.election import Leadership
 from elastic_run.rendezvous.failure_detector import AgentListener
 from elastic_run.rendezvous.header import Header, Leader
 from elastic_run.rendezvous.keys import Keys
-from elastic_run.rendezvous.member import Fingerprint, Member
+from elastic_run.rendezvous.member import Fingerprint, Member, Report
 from elastic_run.rendezvous.reasons import AllJoined
 from elastic_run.rendezvous.round import Policy
 from elastic_run.rendezvous.rpc.envelope import Caller
 from elastic_run.rendezvous.rpc.server import Method
+from elastic_run.rendezvous.store import contract
 from elastic_run.rendezvous.store.contract import Delete, Event, Put
 from elastic_run.rendezvous.store.memory_store import MemoryStore
 from elastic_run.rendezvous.store.seal import SEALED
@@ -34,6 +41,8 @@ from elastic_run.rendezvous.wire.values import decode, encode
 
 DEADLINE = 20.0
 """Seconds that anything here may take on a busy machine; it takes milliseconds."""
+
+T = TypeVar("T")
 
 KEYS = Keys("job")
 FINGERPRINT = Fingerprint("train.py", (), "2", "1", "0")
@@ -72,9 +81,18 @@ class Scene:
             self.news.clear()
             await self.news.wait()
 
-    def process(self, name: str = "M") -> MasterProcess:
-        setup = MasterSetup("job", name, "127.0.0.1", "127.0.0.1", TERMS, signals=(signal.SIGUSR1,))
+    def process(self, name: str = "M", *beside: BesideMaster) -> MasterProcess:
+        setup = MasterSetup("job", name, "127.0.0.1", "127.0.0.1", TERMS, signals=(signal.SIGUSR1,), beside=beside)
         return MasterProcess(setup, self.store, self.say)
+
+    async def value(self, kind: type[T], key: str, fits: Callable[[T], bool]) -> T:
+        """What the key holds, as soon as it fits."""
+        while True:
+            found = await self.store.list(key)
+            if found.items and fits(value := decode(kind, found.items[0].value)):
+                return value
+            async for _ in self.store.watch(key, found.revision + 1):
+                break
 
     async def leader(self, *, other_than: str = "") -> Leader:
         """Who leads, as soon as somebody of another incarnation does."""
@@ -89,8 +107,10 @@ class Scene:
 
 
 @contextlib.asynccontextmanager
-async def running(scene: Scene, name: str = "M") -> AsyncGenerator["asyncio.Task[tuple[int, str]]"]:
-    task = asyncio.create_task(scene.process(name).run())
+async def running(
+    scene: Scene, name: str = "M", *beside: BesideMaster
+) -> AsyncGenerator["asyncio.Task[tuple[int, str]]"]:
+    task = asyncio.create_task(scene.process(name, *beside).run())
     try:
         async with asyncio.timeout(DEADLINE):
             yield task
@@ -127,6 +147,102 @@ async def test_whose_lease_has_ended_comes_as_another_incarnation() -> None:
         second = await scene.leader(other_than=first.incarnation)
         assert second.node == "M" and second.agent_address == first.agent_address
         assert any("lease expired" in line for line in scene.said) and not task.done()
+
+
+class Beside:
+    """Works beside masters: tells of each leadership that begins (`begun`), and of what it ended with (`ended`)."""
+
+    def __init__(self) -> None:
+        self.begun: asyncio.Queue[Leadership] = asyncio.Queue()
+        self.ended: asyncio.Queue[Leadership] = asyncio.Queue()
+        self.fails: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def work_beside(
+        self, store: contract.Store, keys: Keys, leadership: Leadership, say: Callable[[str], None], waits: Waits
+    ) -> None:
+        """See `BesideMaster`."""
+        assert keys.job == "job" and (found := await store.get(keys.leader))
+        assert found.create_revision == leadership.revision
+        self.begun.put_nowait(leadership)
+        try:
+            await asyncio.shield(self.fails)
+        finally:
+            self.ended.put_nowait(leadership)
+
+
+async def test_what_works_beside_a_master_does_so_for_each_leadership_and_ends_with_it() -> None:
+    scene, beside = Scene(), Beside()
+    async with running(scene, "M", beside) as task:
+        first = await beside.begun.get()
+        held = await scene.store.get(KEYS.leader)
+        assert held is not None and beside.ended.empty()
+        await scene.store.revoke(held.lease)
+        assert await beside.ended.get() == first
+        assert (await beside.begun.get()).revision > first.revision and not task.done()
+        signal.raise_signal(signal.SIGUSR1)
+        await task
+        assert not beside.ended.empty()
+
+
+async def test_an_error_beside_a_master_is_not_swallowed() -> None:
+    scene, beside = Scene(), Beside()
+    async with running(scene, "M", beside) as task:
+        await beside.begun.get()
+        beside.fails.set_exception(ZeroDivisionError("seven"))
+        with pytest.raises(ZeroDivisionError, match="seven"):
+            await task
+
+
+async def test_what_finds_beside_a_master_that_another_leads_ends_the_leadership_only() -> None:
+    scene, beside = Scene(), Beside()
+    async with running(scene, "M", beside) as task:
+        await beside.begun.get()
+        before, beside.fails = beside.fails, asyncio.get_running_loop().create_future()
+        before.set_exception(Deposed("another master leads"))
+        await beside.begun.get()
+        assert "the job's master no longer runs here: another master leads" in scene.said and not task.done()
+
+
+async def test_nothing_works_beside_a_master_once_its_job_has_ended() -> None:
+    scene, beside = Scene(), Beside()
+    node = Member("a", "a#1", "host", "", 1, (5001,), FINGERPRINT)
+    lease = await scene.store.grant(60)
+    await scene.store.txn([], [Put(KEYS.node("a"), encode(node), lease)])
+    terms = dataclasses.replace(TERMS, policy=Policy(min_nodes=1, max_nodes=1), max_restarts=0)
+    setup = MasterSetup("job", "M", "127.0.0.1", "127.0.0.1", terms, beside=(beside,))
+    task = asyncio.create_task(MasterProcess(setup, scene.store, scene.say).run())
+    async with asyncio.timeout(DEADLINE):
+        await beside.begun.get()
+        await scene.value(Header, KEYS.round, lambda header: header.state == "open")
+        done = dataclasses.replace(node, report=Report(state="succeeded", round=1))
+        await scene.store.txn([], [Put(KEYS.node("a"), encode(done), lease)])
+        await beside.ended.get()  # the node is there still
+        assert await scene.store.get(KEYS.node("a"))
+        await scene.store.revoke(lease)
+        assert (await task)[0] == 0
+
+
+async def test_a_job_with_servers_leaves_no_key_of_theirs() -> None:
+    scene = Scene()
+    node = Member("a", "a#1", "host", "", 1, (5001,), FINGERPRINT)
+    lease = await scene.store.grant(60)
+    await scene.store.txn([], [Put(KEYS.node("a"), encode(node), lease)])
+    terms = dataclasses.replace(TERMS, policy=Policy(min_nodes=1, max_nodes=1), max_restarts=0)
+    keeper = SlotKeeper(ServersWanted(least=1, most=1, replicas=0))
+    setup = MasterSetup("job", "M", "127.0.0.1", "127.0.0.1", terms, beside=(keeper,))
+    task = asyncio.create_task(MasterProcess(setup, scene.store, scene.say).run())
+    async with asyncio.timeout(DEADLINE):
+        (place,) = (await scene.value(SlotTable, KEYS.slots, lambda table: bool(table.places))).places
+        server = RunningServer(place.number, "a server", place.node)
+        await scene.store.txn([], [Put(KEYS.server(place.number), encode(server), lease)])
+        await scene.value(SlotTable, KEYS.slots, lambda table: table.serves)
+        await scene.value(Header, KEYS.round, lambda header: header.state == "open")
+        done = dataclasses.replace(node, report=Report(state="succeeded", round=1))
+        await scene.store.txn([], [Put(KEYS.node("a"), encode(done), lease)])
+        await scene.value(Header, KEYS.round, lambda header: header.final)
+        await scene.store.revoke(lease)
+        assert (await task)[0] == 0
+    assert [item.key for item in (await scene.store.list(KEYS.root)).items] == [KEYS.outcome]
 
 
 async def campaigned(scene: Scene) -> None:

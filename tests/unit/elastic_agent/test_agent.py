@@ -17,6 +17,8 @@ import pytest
 from elastic_run.adapters.environment import WorkerSettings
 from elastic_run.adapters.registry import adapter
 from elastic_run.elastic_agent.agent import Agent, Result
+from elastic_run.elastic_agent.hosting import Host
+from elastic_run.elastic_agent.inbox import Inbox
 from elastic_run.elastic_agent.machine.plan import FAILED, STORE_LOST, SUCCEEDED
 from elastic_run.elastic_agent.setup import Setup
 from elastic_run.elastic_agent.worker_server import Respond
@@ -245,6 +247,9 @@ class PretendedMachine:
         services = Services(tag, beside, beside, set(), None, changed)
         return self.set, PretendedGuard(), services
 
+    def services(self, tag: str, workers: object, guardian: object, changed: Callable[[], None]) -> Services:
+        raise AssertionError("what is hosted here has no processes")
+
     def ports(self, count: int, least: int) -> PretendedPorts:
         return PretendedPorts(count)
 
@@ -298,7 +303,11 @@ async def later(seconds: float) -> None:
 
 
 def live(
-    store: PickedStore, scenario: Callable[[Job], Coroutine[Any, Any, None]], *, enough: float = ENOUGH
+    store: PickedStore,
+    scenario: Callable[[Job], Coroutine[Any, Any, None]],
+    *,
+    enough: float = ENOUGH,
+    host: Host | None = None,
 ) -> tuple[Result, PretendedMachine]:
     """Lets an agent run beside `scenario`, and returns how it ended by itself when that is over."""
 
@@ -308,7 +317,7 @@ def live(
         terms = Terms(policy, max_restarts=0, same_failure_limit=0, fingerprint=FINGERPRINT)
         workers = WorkerSettings("job", "a", adapter("torch"), ("train.py",), {}, signals=())
         setup = Setup(workers, "a.host", None, 1, terms)
-        agent = asyncio.create_task(Agent(setup, store, machine, machine).run())
+        agent = asyncio.create_task(Agent(setup, store, machine, machine, host=host).run())
         try:
             async with asyncio.timeout(enough):
                 await scenario(Job(store, machine, agent))
@@ -821,3 +830,61 @@ def test_a_round_that_is_opened_while_a_node_registers_is_taken_part_in() -> Non
     store = Overtaken()
     ended, _ = live(store, scenario)
     assert store.heard.is_set() and ended.code == SUCCEEDED
+
+
+class PretendedServers:
+    """What runs beside the workers; `events` are in order."""
+
+    def __init__(self, inbox: Inbox) -> None:
+        self.inbox = inbox
+        self.failure = ""
+        self.events: list[str] = []
+
+    async def run(self) -> None:
+        self.events.append("runs")
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            self.events.append("looks no more")
+
+    async def answer(self, version: int) -> str:
+        return f"newer than {version}"
+
+    def pause(self) -> None:
+        raise AssertionError("nobody presses Ctrl-Z")
+
+    resume = pause
+
+    async def give_away(self) -> None:
+        self.events.append("gives away")
+
+    async def close(self) -> None:
+        self.events.append("ends")
+
+
+def test_what_runs_beside_the_workers_runs_until_they_have_ended() -> None:
+    made: list[PretendedServers] = []
+
+    def host(*parts: Any) -> PretendedServers:
+        made.append(PretendedServers(next(each for each in parts if isinstance(each, Inbox))))
+        return made[0]
+
+    ended, _ = live(PickedStore(), trains_once, host=host)
+    assert ended.code == SUCCEEDED and made[0].events == ["runs", "gives away", "looks no more", "ends"]
+
+
+def test_a_job_whose_servers_have_lost_what_they_held_ends_once_with_the_reason() -> None:
+    made: list[PretendedServers] = []
+
+    def host(*parts: Any) -> PretendedServers:
+        made.append(PretendedServers(next(each for each in parts if isinstance(each, Inbox))))
+        return made[0]
+
+    async def scenario(job: Job) -> None:
+        await job.runs(1)
+        made[0].failure = "the rows of server 0 are gone"
+        made[0].inbox.wake()
+
+    ended, machine = live(PickedStore(), scenario, host=host)
+    assert ended.code == FAILED and "node a cannot continue: the rows of server 0 are gone" in ended.reason
+    assert machine.set.started == [1]

@@ -94,10 +94,27 @@ async def test_a_job_that_has_succeeded_leaves_no_key(store: RecordingStore, pub
     assert await opens(publisher)
     await publisher.evict(KEYS.node("a"), 0, "life", EVICTION)
     assert await store.get(KEYS.eviction("life"))
-    said = (KEYS.success("life"), KEYS.ledger("data"), KEYS.queue("data"), KEYS.targets)
+    said = (KEYS.success("life"), KEYS.ledger("data"), KEYS.queue("data"), KEYS.targets, KEYS.slots, KEYS.server(0))
     await store.txn((), [Put(key, b"") for key in said])
     await publisher.clean_up(succeeded=True)
     assert (await store.list(KEYS.root)).items == ()
+
+
+async def test_a_job_that_has_not_succeeded_leaves_its_queues_but_no_slots(
+    store: RecordingStore, publisher: Publisher
+) -> None:
+    assert await opens(publisher)
+    await store.txn((), [Put(key, b"") for key in (KEYS.queue("data"), KEYS.slots, KEYS.server(0))])
+    await publisher.clean_up(succeeded=False)
+    assert [item.key for item in (await store.list(KEYS.root)).items] == [KEYS.queue("data")]
+
+
+async def test_who_begins_anew_after_a_run_that_nobody_ended_finds_no_slots_of_it(
+    store: RecordingStore, publisher: Publisher
+) -> None:
+    await store.txn((), [Put(KEYS.slots, b"")])
+    await publisher.drop_data(queues=False)
+    assert await store.get(KEYS.slots) is None
 
 
 async def test_what_the_time_went_into_is_kept_for_the_next_master_and_goes_with_the_round(

@@ -133,6 +133,7 @@ NODE_SENTENCES = [
     (n.Unfit("no memory"), "no memory"),
     (n.StartFailed("port 5 is taken"), "could not start its workers: port 5 is taken"),
     (n.ServiceEnded("the service x died"), "could not continue: the service x died"),
+    (n.ServersLost("rows are gone"), "cannot continue: rows are gone"),
     (
         n.ProcessGroupBroke("reset"),
         "has workers whose process group broke, although no node is known to be lost: reset",

@@ -420,6 +420,16 @@ async def test_a_round_is_current_where_the_store_says_so_now(side: Side) -> Non
         assert found == yes and bool(text) != yes
 
 
+async def test_a_worker_is_told_of_the_jobs_servers_by_the_version_that_it_knows(side: Side) -> None:
+    assert await side.handler.answer(Call("servers", 1, steps=3)) == Back()  # it has none
+
+    async def tell(version: int) -> str:
+        return f"newer than {version}"
+
+    with_servers = replace(side.handler, servers=tell)
+    assert await with_servers.answer(Call("servers", 1, steps=3)) == Back(told="newer than 3")
+
+
 async def test_a_store_that_does_not_answer_makes_no_round_current(monkeypatch: pytest.MonkeyPatch) -> None:
     class Silent(MemoryStore):
         async def get(self, key: str) -> KeyValue | None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from elastic_run.adapters.servers import kernels
 from elastic_run.adapters.servers.rows import Array, Rows
 from elastic_run.adapters.servers.specs import (
     FTRL,
@@ -20,8 +21,13 @@ from elastic_run.adapters.servers.specs import (
     Uniform,
     Zeros,
 )
+from elastic_run.master.servers.slot_table import SLOTS
 
 MEMORY = 1 << 24
+
+ALL_SLOTS = np.ones(SLOTS, np.bool_)
+
+OPTIMIZERS = [SGD(0.1), Momentum(0.1, 0.8), Adagrad(0.1, initial_accumulator_value=0.5), Adam(0.1), FTRL(0.1)]
 
 
 def table(optimizer: Optimizer = SGD(1.0), initializer: Initializer = Zeros(), columns: int = 3, **more: Any) -> Rows:  # noqa: B008  frozen values
@@ -107,8 +113,10 @@ def test_every_int64_is_an_id_and_has_one_row_however_the_table_grows() -> None:
         step(rows, ids, -times.astype(np.float32)[:, None])
         for id_, count in zip(ids.tolist(), times.tolist(), strict=True):
             counted[id_] = counted.get(id_, 0) + count
-    found = dict[int, int]()
-    while len(piece := rows.read_piece(len(found), 10_000)[0]):
+    found, first, following = dict[int, int](), -1, 0
+    while first != following:
+        first = following
+        piece, _, following = rows.read_piece(first, ALL_SLOTS)
         found.update(zip(piece.tolist(), values(rows, piece)[:, 0].astype(int).tolist(), strict=True))
     assert found == counted
     assert rows.count == len(counted)
@@ -121,3 +129,76 @@ def test_gradients_that_are_no_numbers_leave_their_rows_as_they_are_where_the_ta
     step(rows, ids, gradients)
     assert values(rows, ids)[:, 0].tolist() == [-1.0, 0.0, -1.0]
     assert rows.skipped == 1
+
+
+def slots_of(ids: Array) -> Array:
+    return np.array([int(kernels.slot_of(each)) for each in ids])
+
+
+def remove(rows: Rows, slots: Array) -> None:
+    rows.forget_slots(slots)
+    while rows.remove_some():
+        pass
+    assert not rows.has_rows(slots)
+
+
+def choose(draws: np.random.Generator, share: float) -> Array:
+    return draws.random(SLOTS) < share
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_rows_that_are_removed_begin_anew_and_the_others_stay_as_they_are(optimizer: Optimizer) -> None:
+    rows, twin, draws = table(optimizer, Normal()), table(optimizer, Normal()), np.random.default_rng(5)
+    there = set[int]()
+    for _ in range(30):
+        ids = np.unique(draws.integers(-4000, 4000, 800))
+        gradients = draws.standard_normal((len(ids), 3)).astype(np.float32)
+        step(rows, ids, gradients)
+        there |= set(ids.tolist())
+        if draws.random() < 0.3:
+            gone = choose(draws, draws.choice([0.01, 0.5]))
+            remove(rows, gone)
+            all_ids = np.array(sorted(there))
+            there = set(all_ids[~gone[slots_of(all_ids)]].tolist())
+        assert rows.count == len(there)
+        present = rows.find(np.arange(-4000, 4000))
+        assert set((np.flatnonzero(present >= 0) - 4000).tolist()) == there
+    remove(rows, ALL_SLOTS)
+    end, ids = rows.end, np.arange(-4000, 4000)
+    for _ in range(3):
+        gradients = draws.standard_normal((len(ids), 3)).astype(np.float32)
+        step(rows, ids, gradients)
+        step(twin, ids, gradients)
+    assert (values(rows, ids) == values(twin, ids)).all()
+    assert rows.end <= max(end, len(ids))
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_a_copy_of_rows_goes_on_as_the_rows_do(optimizer: Optimizer) -> None:
+    rows, copy, draws = table(optimizer, Uniform()), table(optimizer, Uniform()), np.random.default_rng(6)
+    ids, some = np.arange(3000), choose(draws, 0.4)
+    step(rows, ids, draws.standard_normal((len(ids), 3)).astype(np.float32))
+    first, following = -1, 0
+    while first != following:
+        first = following
+        piece, following = rows.copy_piece(first, some, 100)
+        assert len(piece[0]) <= 100
+        copy.put_piece(piece)
+    mine = ids[some[slots_of(ids)]]
+    assert copy.count == len(mine)
+    gradients = draws.standard_normal((len(mine), 3)).astype(np.float32)
+    step(rows, mine, gradients)
+    step(copy, mine, gradients)
+    assert (values(rows, mine) == values(copy, mine)).all()
+    with pytest.raises(ValueError, match="no rows of table 't'"):
+        copy.put_piece([mine, gradients.astype(np.float64)])
+
+
+def test_no_row_takes_a_free_place_while_that_is_forbidden() -> None:
+    rows = table()
+    step(rows, np.arange(100), np.zeros((100, 3), np.float32))
+    remove(rows, ALL_SLOTS)
+    later = np.arange(100, 110)
+    assert rows.make(later, rows.find(later), reuse=False).tolist() == list(range(100, 110))
+    later = np.arange(200, 210)
+    assert rows.make(later, rows.find(later)).max() < 100

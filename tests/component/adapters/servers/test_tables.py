@@ -8,26 +8,42 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elastic_run.adapters.servers.marks import PushSource
-from elastic_run.adapters.servers.specs import SGD, Adagrad, Adam, TableSpec, Uniform, Zeros
-from elastic_run.adapters.servers.tables import (
+from elastic_run.adapters.servers.requests import (
     OpenTable,
     PullRows,
     PushGradients,
-    ReadMark,
+    PushSource,
+    ReadMarks,
     ReadPiece,
     Reply,
-    Request,
-    Tables,
+    WorkerRequest,
 )
+from elastic_run.adapters.servers.server_events import AnswerAsker, Arrays, ServerAsked, TableRead
+from elastic_run.adapters.servers.server_machine import ServerMachine
+from elastic_run.adapters.servers.specs import SGD, Adagrad, Adam, TableSpec, Uniform, Zeros
+from elastic_run.master.servers.slot_table import NOBODY, SLOTS, RunningServer, SlotTable
 
 COUNTS = TableSpec("counts", 1, SGD(1.0), Zeros())
+
+
+class Tables:
+    """A server that holds everything."""
+
+    def __init__(self, memory: int) -> None:
+        nobody = (NOBODY,) * SLOTS
+        self._machine = ServerMachine("only", memory)
+        self._machine.on(TableRead(SlotTable(1, (), (RunningServer(0, "only", "here"),), (0,) * SLOTS, nobody, nobody)))
+
+    def answer(self, request: WorkerRequest, arrays: Arrays) -> tuple[Reply, Arrays]:
+        (effect,) = self._machine.on(ServerAsked(1, request, arrays))
+        assert isinstance(effect, AnswerAsker)
+        return effect.reply, effect.arrays
 
 
 def opened(*specs: TableSpec, memory: int = 1 << 24) -> Tables:
     tables = Tables(memory)
     for spec in specs or (COUNTS,):
-        assert tables.answer(OpenTable(spec), ())[0].refused == ""
+        assert tables.answer(OpenTable(spec, 1), ())[0].refused == ""
     return tables
 
 
@@ -35,13 +51,13 @@ def push(tables: Tables, ids: list[int], begin: int, end: int, *, lease: int = 1
     """As the gradient of a loss that counts the ids."""
     distinct, times = np.unique(np.array(ids, np.int64), return_counts=True)
     claim = PushSource("d", shard, lease, begin, end)
-    return tables.answer(PushGradients(("counts",), claim), (distinct, -times.astype(np.float32)[:, None]))[0]
+    return tables.answer(PushGradients(("counts",), claim, 1), (distinct, -times.astype(np.float32)[:, None]))[0]
 
 
 def counted(*servers: Tables) -> dict[int, float]:
     found: dict[int, float] = {}
     for tables in servers:
-        _, (ids, values) = tables.answer(ReadPiece("counts", 0), ())
+        _, (ids, values) = tables.answer(ReadPiece("counts", 0, 1), ())
         for id_, value in zip(ids.tolist(), values[:, 0].tolist(), strict=True):
             if value:
                 found[id_] = found.get(id_, 0.0) + value
@@ -76,7 +92,7 @@ def test_each_record_counts_once_whatever_dies_between_servers_and_ledger(
 
     said = 0  # to the ledger
     for lease, (batches, death) in enumerate([*lives, (SHARD, "none")], 1):
-        cuts = sorted({server.answer(ReadMark("d", 0), ())[0].mark for server in servers})
+        cuts = sorted({server.answer(ReadMarks("d", 0, 0, 1), ())[0].marks[0] for server in servers})
         begin = said
         for number in range(batches + 1):
             if begin == SHARD:
@@ -116,41 +132,45 @@ def test_a_push_of_an_earlier_lease_is_refused() -> None:
 @pytest.mark.parametrize(
     ("request_", "arrays", "words"),
     [
-        (PullRows(("other",)), [np.arange(2)], "there is no table 'other' here: declare it first"),
-        (PullRows(("counts",)), [], "a pull of 1 tables came with 0 arrays"),
-        (PullRows(("counts",)), [np.zeros((2, 1), np.float32)], "ids are float32 of 2 dimensions"),
+        (PullRows(("other",), 1), [np.arange(2)], "there is no table 'other' here: declare it first"),
+        (PullRows(("counts",), 1), [], "a pull of 1 tables came with 0 arrays"),
+        (PullRows(("counts",), 1), [np.zeros((2, 1), np.float32)], "ids are float32 of 2 dimensions"),
         (
-            PushGradients(("counts",), PushSource("d", 0, 1, 0, 1)),
+            PushGradients(("counts",), PushSource("d", 0, 1, 0, 1), 1),
             [np.arange(2)],
             "a push of 1 tables came with 1 arrays",
         ),
         (
-            PushGradients(("counts",), PushSource("d", 0, 1, 0, 1)),
+            PushGradients(("counts",), PushSource("d", 0, 1, 0, 1), 1),
             [np.arange(2), np.zeros((2, 3), np.float32)],
             "table 'counts': 2 ids have gradients of float32 (2, 3), and not of float32 (2, 1)",
         ),
         (
-            PushGradients(("counts", "counts"), PushSource("d", 0, 1, 0, 1)),
+            PushGradients(("counts", "counts"), PushSource("d", 0, 1, 0, 1), 1),
             [np.arange(1), np.ones((1, 1), np.float32), np.arange(1), np.full((1, 1), np.inf, np.float32)],
             "a gradient is not a finite number; nothing of this push was applied",
         ),
-        (ReadPiece("other", 0), [], "there is no table 'other' here"),
-        (OpenTable(TableSpec("counts", 2, SGD(1.0), Zeros())), [], "with columns 1 in place of 2"),
-        (OpenTable(TableSpec("", 2, SGD(1.0), Zeros())), [], "1 to 200 printable characters"),
-        (OpenTable(TableSpec("t", 0, SGD(1.0), Zeros())), [], "dim=0 must be from 1 to 4096"),
-        (OpenTable(TableSpec("t", 2, SGD(0.0), Zeros())), [], "SGD(lr=0.0)"),
-        (OpenTable(TableSpec("t", 2, Adam(beta2=1.0), Zeros())), [], "Adam(beta2=1.0) must be at least 0 and below 1"),
-        (OpenTable(TableSpec("t", 2, SGD(1.0), Uniform(float("nan")))), [], "Uniform(low=nan)"),
+        (ReadPiece("other", 0, 1), [], "there is no table 'other' here"),
+        (OpenTable(TableSpec("counts", 2, SGD(1.0), Zeros()), 1), [], "with columns 1 in place of 2"),
+        (OpenTable(TableSpec("", 2, SGD(1.0), Zeros()), 1), [], "1 to 200 printable characters"),
+        (OpenTable(TableSpec("t", 0, SGD(1.0), Zeros()), 1), [], "dim=0 must be from 1 to 4096"),
+        (OpenTable(TableSpec("t", 2, SGD(0.0), Zeros()), 1), [], "SGD(lr=0.0)"),
+        (
+            OpenTable(TableSpec("t", 2, Adam(beta2=1.0), Zeros()), 1),
+            [],
+            "Adam(beta2=1.0) must be at least 0 and below 1",
+        ),
+        (OpenTable(TableSpec("t", 2, SGD(1.0), Uniform(float("nan"))), 1), [], "Uniform(low=nan)"),
     ],
 )
-def test_what_is_wrong_is_said_and_changes_nothing(request_: Request, arrays: list[Any], words: str) -> None:
+def test_what_is_wrong_is_said_and_changes_nothing(request_: WorkerRequest, arrays: list[Any], words: str) -> None:
     tables = opened()
     push(tables, [1], 0, 1, shard=1)
     reply, _ = tables.answer(request_, arrays)
     assert reply.refused == "misused"
     assert words in reply.text
     assert counted(tables) == {1: 1.0}
-    assert tables.answer(ReadMark("d", 0), ())[0].mark == 0
+    assert tables.answer(ReadMarks("d", 0, 0, 1), ())[0].marks[0] == 0
 
 
 def test_a_push_that_does_not_fit_is_refused_whole() -> None:
@@ -158,15 +178,17 @@ def test_a_push_that_does_not_fit_is_refused_whole() -> None:
     claim = PushSource("d", 0, 1, 0, 1)
     ids, gradients = np.arange(20), np.ones((20, 1000), np.float32)
     arrays = (np.arange(5), np.ones((5, 1), np.float32), ids, gradients)
-    reply, _ = tables.answer(PushGradients(("counts", "wide"), claim), arrays)
+    reply, _ = tables.answer(PushGradients(("counts", "wide"), claim, 1), arrays)
     assert reply.refused == "full"
     assert "KiB more are wanted" in reply.text
     assert counted(tables) == {}
-    assert tables.answer(PushGradients(("counts", "wide"), claim), (*arrays[:2], ids[:9], gradients[:9]))[0].count == 14
+    assert (
+        tables.answer(PushGradients(("counts", "wide"), claim, 1), (*arrays[:2], ids[:9], gradients[:9]))[0].count == 14
+    )
 
 
 def test_a_pull_makes_no_row() -> None:
     tables = opened()
-    _, (rows,) = tables.answer(PullRows(("counts",)), (np.arange(5),))
+    _, (rows,) = tables.answer(PullRows(("counts",), 1), (np.arange(5),))
     assert rows.shape == (5, 1)
-    assert tables.answer(OpenTable(COUNTS), ())[0].count == 0
+    assert tables.answer(OpenTable(COUNTS, 1), ())[0].count == 0

@@ -16,11 +16,13 @@ from hypothesis import strategies as st
 from elastic_run import __version__
 from elastic_run.adapters import accelerators
 from elastic_run.launcher.errors import UsageError
+from elastic_run.launcher.options import parse as parsing
 from elastic_run.launcher.options.command import derived_job_id
 from elastic_run.launcher.options.flags import FLAGS, Flag, did_you_mean, scan
 from elastic_run.launcher.options.parse import parse
 from elastic_run.launcher.options.preflight import ONLY_ONCE, check_platform, workers_python
-from elastic_run.launcher.settings import Command, Nodes, Options, Std, join_command
+from elastic_run.launcher.settings import Command, Nodes, Options, ServerCount, Std, join_command
+from elastic_run.master.servers.slot_table import MOST_SERVERS
 from elastic_run.rendezvous.roles import Role
 from elastic_run.rendezvous.store.endpoint import Endpoint
 
@@ -1068,8 +1070,31 @@ class TestRoles:
             options(flags)
 
 
-def test_servers_run_on_one_machine() -> None:
-    assert options("").servers == 0
-    for words in ("--servers=2", "--servers=1 --nnodes=1:2", "--servers=1 --roles=a:1,b:1"):
-        assert "servers run on one machine for now, one of them: write --servers=1 --nnodes=1" in refusal(words)
-    assert "--servers=-1" in refusal("--servers=-1")
+def test_servers_have_a_least_and_a_most_number_and_replicas_where_there_are_two() -> None:
+    assert options("").servers is None and options("--servers=0").servers is None
+    assert options("--servers=1").servers == ServerCount(1, 1, 0)
+    assert options("--servers=2 --nnodes=1:4").servers == ServerCount(2, 2, 1)
+    assert options("--servers=1:4 --standalone").servers == ServerCount(1, 4, 0)
+    assert options("--servers=2:4 --ps-replicas=0").servers == ServerCount(2, 4, 0)
+    assert str(ServerCount(2, 4, 1)) == "2:4 replicas=1" and str(ServerCount(1, 1, 0)) == "1 replicas=0"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--servers=-1", "--servers=-1 is neither a number nor MIN:MAX: write --servers=2 or --servers=2:8"),
+        ("--servers=two", "--servers=two is neither a number nor MIN:MAX"),
+        ("--servers=4:2", "--servers=4:2: a job has from 1 to 256 servers, the fewest first: write --servers=2:8"),
+        ("--servers=0:2", "--servers=0:2: a job has from 1 to 256 servers"),
+        ("--servers=300", "--servers=300: a job has from 1 to 256 servers"),
+        ("--servers=2 --ps-replicas=2", "--ps-replicas=2: what a server holds, one other server has, or none: 1 or 0"),
+        ("--servers=1:3 --ps-replicas=1", "--ps-replicas=1: one server has no other: write --servers=2 or more"),
+        ("--ps-replicas=1", "a job has from 1 to 256 servers"),
+    ],
+)
+def test_servers_that_cannot_be_are_refused_before_anything_starts(words: str, said: str) -> None:
+    assert said in refusal(words)
+
+
+def test_a_job_has_as_many_servers_as_a_table_has_room_for() -> None:
+    assert parsing.MOST_SERVERS == MOST_SERVERS

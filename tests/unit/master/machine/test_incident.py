@@ -27,7 +27,14 @@ from elastic_run.master.machine.incident import (
 )
 from elastic_run.rendezvous.header import Incident, Tally
 from elastic_run.rendezvous.member import MAX_EXITS, Exit
-from elastic_run.rendezvous.node_reasons import LeaseExpired, PreemptionNotice, ProcessGone, StartFailed, Unfit
+from elastic_run.rendezvous.node_reasons import (
+    LeaseExpired,
+    PreemptionNotice,
+    ProcessGone,
+    ServersLost,
+    StartFailed,
+    Unfit,
+)
 from elastic_run.rendezvous.reasons import NodeFailed, OutOfMemory, WorkerFailed
 from elastic_run.rendezvous.round import Cause
 
@@ -434,6 +441,10 @@ class TestTheEnd:
         assert fatal(Tally(problems_in_row=MAX_PROBLEMS_IN_ROW - 1), INCIDENT, 0, 0) is None
         end = fatal(Tally(problems_in_row=MAX_PROBLEMS_IN_ROW), INCIDENT, 0, 0)
         assert end and end[0] == "failed"
+
+    def test_comes_at_once_where_what_the_servers_held_is_lost(self) -> None:
+        lost = judge(Evidence(1, problems=(("a", ServersLost("rows are gone")),)))
+        assert fatal(charge(Tally(), lost), lost, 9, 0) == ("failed", NodeFailed("a", ServersLost("rows are gone")))
 
     def test_never_comes_by_losses_departures_and_joins(self) -> None:
         assert fatal(Tally(lost=999, left=999, joined=999, problems=999), INCIDENT, 0, 1) is None

@@ -1,0 +1,54 @@
+"""Has each loop compiled before a server is ready, or read from numba's cache: a worker must not wait for that."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ...master.servers.slot_table import SLOTS, RunningServer, SlotTable
+from . import kernels
+from .client import merge
+from .routing import Routes
+from .rows import FIRST_PLACES
+from .server_events import Array
+from .session import sum_parts
+from .slot_sets import SlotSet
+from .specs import FTRL, SGD, Adagrad, Adam, Momentum, Normal, TableSpec, Uniform, Zeros
+from .tables import Tables, apply_parts, apply_where_present, find_parts
+
+
+def compile_loops() -> None:
+    """Uses all there is once, with the types that requests have."""
+    tables = Tables(1 << 20)
+    slots = np.ones(SLOTS, np.bool_)
+    some, ids, gradients = slots.copy(), np.arange(2), np.zeros((2, 1), np.float32)
+    some[int(kernels.slot_of(ids[0]))] = False
+    for optimizer in (SGD(1.0), Momentum(1.0), Adagrad(), Adam(), FTRL()):
+        for initializer in (Zeros(), Uniform(), Normal()):
+            name = f"{optimizer.code} {initializer.code}"
+            tables.open_table(TableSpec(name, 1, optimizer, initializer))
+            _use_table(tables, name, [ids, gradients], slots, some)
+    many = np.arange(kernels.PARTS * FIRST_PLACES)  # so that its parts are lengthened
+    rows = tables.find_table("SGD Zeros")
+    rows.make(many, rows.find(many))
+    sum_parts([(merge(ids)[0], gradients), (ids, gradients)])  # for the workers, as this
+    kernels.split_ids(ids, np.zeros(SLOTS, np.int64), np.empty(2, np.int64), np.zeros(1, np.int64))
+
+
+def _use_table(tables: Tables, name: str, arrays: Sequence[Array], slots: SlotSet, some: SlotSet) -> None:
+    parts = tables.read_push((name,), arrays, slots)
+    apply_parts(find_parts(parts), reuse=True)
+    apply_where_present([part.choose_slots(some) for part in parts])
+    tables.pull_rows((name,), [arrays[0][:1].copy()], some | slots)
+    rows = tables.find_table(name)
+    piece, _ = rows.copy_piece(0, slots, 2)
+    rows.forget_slots(~some)
+    rows.remove_some()
+    rows.put_piece(piece)
+    kernels.are_ids_of(arrays[0], some)
+
+
+def _use_as_worker(ids: Array, gradients: Array) -> None:
+    """What workers use: their first start finds it, too."""
+    sum_parts([(merge(ids)[0], gradients), (ids, gradients)])
+    Routes(SlotTable(1, (), (RunningServer(0, "any", "any"),), (0,) * SLOTS)).group_ids(ids).reorder_rows(gradients)
+    kernels.has_unusable(gradients)

@@ -1,0 +1,328 @@
+"""What is acknowledged: pushes, tables that are opened, leases that begin, one after the other (pure).
+
+Each goes to the backups first and is applied here when all have answered: so what the primary has, its backups have.
+Then it is answered. Also what was applied before goes to the backups again: of a primary that was a backup until now,
+the one before may be the backup, and need not have all that it told.
+
+A new version meanwhile: the push goes on in the slots whose primary this server still is, and its backups hear of it
+again, because some of them may have applied it; the worker, which hears "moved" where slots have gone, sends the same
+push again. In slots whose primary is another server now, and whose backup is this one, it is in *doubt*: the new
+primary is asked whether it was applied there, and has nothing else done here until that is known. If this server is
+their primary again before that, the push goes on.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from .copies import Copies
+from .errors import TableMisused
+from .marks import Marks, RecordsRefused
+from .outbox import Outbox
+from .requests import (
+    AskApplied,
+    ForwardLease,
+    ForwardOpen,
+    ForwardPush,
+    OpenTable,
+    PeerRequest,
+    PushGradients,
+    PushSource,
+    ReadMarks,
+    Refusal,
+    Reply,
+)
+from .rows import TableFull
+from .server_events import Array, Connection, Peer, ServerAsked
+from .slot_roles import SlotRoles
+from .slot_sets import NO_SLOTS, SlotSet, read_slots, write_slots
+from .tables import FoundPart, TablePart, Tables, apply_parts, find_parts
+
+Queued = OpenTable | PushGradients | ReadMarks
+
+NOBODY_ASKS = 0
+"""In place of a connection: who asked was answered."""
+
+Forwarded = ForwardOpen | ForwardPush | ForwardLease
+
+
+class RowsMissing(Exception):
+    """This server has not what the slot table, or another server, takes it to have: it must end, and another begin."""
+
+
+@dataclass(slots=True)
+class QueuedTask:
+    """What was begun, and is not answered yet.
+
+    Attributes:
+        connection: of whoever asked.
+        request: what was asked.
+        slots: those that it is for.
+        found: of a push: what it has for each table.
+        waiting: peers that must answer first, and what they were told.
+        cut: some of its slots have got another primary since it was asked.
+    """
+
+    connection: Connection
+    request: Queued
+    slots: SlotSet
+    found: list[FoundPart] = field(default_factory=list[FoundPart])
+    waiting: dict[Peer, PeerRequest] = field(default_factory=dict[Peer, PeerRequest])
+    cut: bool = False
+
+    @property
+    def parts(self) -> list[TablePart]:
+        """Of a push."""
+        return [each.part for each in self.found]
+
+
+@dataclass(slots=True)
+class Doubt:
+    """A push of which only another server knows whether it counts, in these slots."""
+
+    source: PushSource
+    parts: list[TablePart]
+    slots: SlotSet
+
+
+class PushQueue:
+    """Of one server.
+
+    Args:
+        me: its incarnation.
+        tables, marks: what is changed.
+        copies: from here: they hear of what is applied.
+        outbox: where to say it.
+    """
+
+    def __init__(self, me: Peer, tables: Tables, marks: Marks, copies: Copies, outbox: Outbox) -> None:
+        self._me = me
+        self._tables = tables
+        self._marks = marks
+        self._copies = copies
+        self._outbox = outbox
+        self._roles = SlotRoles(0, NO_SLOTS, NO_SLOTS, {}, {}, {}, {})
+        self._queue: deque[tuple[ServerAsked, Queued]] = deque()
+        self._task: QueuedTask | None = None
+        self._resumed: deque[QueuedTask] = deque()  # pushes that an earlier version has begun
+        self._doubts: list[Doubt] = []
+
+    @property
+    def is_pushing(self) -> bool:
+        """Something has been told to backups, and is not applied here."""
+        return self._task is not None or bool(self._resumed)
+
+    def add_asked(self, asked: ServerAsked, request: Queued) -> None:
+        """Of a worker, under the version that this server goes by."""
+        self._queue.append((asked, request))
+        self.start_next()
+
+    def start_next(self) -> None:
+        """Until one has to wait."""
+        while self._task is None:
+            if self._resumed:  # they are of no slots whose copy is closing
+                self._task = self._resumed.popleft()
+            elif self._queue and not self._copies.are_closing:
+                self._task = self._begin_task(*self._queue.popleft())
+            else:
+                return
+            if self._task is not None:
+                self._forward_task(self._task)
+
+    def _begin_task(self, asked: ServerAsked, request: Queued) -> QueuedTask | None:
+        """None where it is refused."""
+        if request.version != self._roles.version:
+            self._answer(asked.connection, "moved")
+            return None
+        task = QueuedTask(asked.connection, request, self._roles.mine)
+        try:
+            self._check_task(task, asked)
+        except TableMisused as error:
+            self._answer(asked.connection, "misused", str(error))
+        except TableFull as error:
+            self._answer(asked.connection, "full", str(error))
+        except RecordsRefused as error:
+            self._answer(asked.connection, "records", str(error))
+        else:
+            return task
+        return None
+
+    def _answer(self, connection: Connection, refused: Refusal, text: str = "", count: int = 0) -> None:
+        self._outbox.answer(connection, Reply(refused, text, self._roles.version, count))
+
+    def _check_task(self, task: QueuedTask, asked: ServerAsked) -> None:
+        """All that can be wrong. Raises TableMisused, TableFull, RecordsRefused."""
+        match task.request:
+            case OpenTable(table, _):
+                self._tables.open_table(table)
+            case ReadMarks(dataset, shard_index, lease, _):
+                self._marks.begin_lease(dataset, shard_index, lease)
+            case PushGradients(names, source, _):
+                if not task.slots.any():
+                    return
+                parts = self._tables.read_push(names, asked.arrays, task.slots)
+                new = self._marks.judge(source, task.slots)
+                task.found = find_parts(parts)
+                self._tables.check_room(_choose_found(task, new))
+
+    def _holders(self) -> dict[Peer, SlotSet]:
+        """Who must have everything of which of this server's slots, before this server has it."""
+        found = dict(self._roles.backups)
+        for peer, slots in self._copies.whole.items():
+            found[peer] = found.get(peer, NO_SLOTS) | slots
+        return found
+
+    def _forward_task(self, task: QueuedTask) -> None:
+        """Tells all backups; applied at once where there is none."""
+        task.waiting.clear()
+        for peer in (holders := self._holders()):
+            self._forward_to(peer, task)
+        if isinstance(task.request, OpenTable):
+            for peer in self._roles.joining:
+                if peer not in holders:
+                    self._outbox.tell_peer(peer, ForwardOpen(self._me, task.request.table, self._roles.version))
+        self._finish_task()
+
+    def _forward_to(self, peer: Peer, task: QueuedTask) -> None:
+        version, arrays = self._roles.version, list[Array]()
+        match task.request:
+            case OpenTable(table, _):
+                request = ForwardOpen(self._me, table, version)
+            case ReadMarks(dataset, shard_index, lease, _):
+                request = ForwardLease(self._me, dataset, shard_index, lease, version)
+            case PushGradients(names, source, _):
+                slots = self._holders()[peer] & task.slots
+                parts = [part.choose_slots(slots) for part in task.parts]
+                arrays = [array for part in parts for array in (part.ids, part.gradients)]
+                request = ForwardPush(self._me, names, source, write_slots(slots), version)
+        task.waiting[peer] = request
+        self._outbox.tell_peer(peer, request, arrays)
+
+    def take_answer(self, peer: Peer, request: Forwarded, reply: Reply) -> None:
+        """Of a backup. One that refuses is waited for until a new version says who is to be."""
+        had_copy = reply.refused == "copy" and peer in self._copies.whole
+        if had_copy:
+            self._copies.lose_whole(peer)
+        if (task := self._task) is None or task.waiting.get(peer) is not request:
+            return
+        if had_copy and peer in self._holders():
+            self._forward_to(peer, task)  # of other slots, which it has
+        elif had_copy or not reply.refused:
+            del task.waiting[peer]
+            self._finish_task()
+            self.start_next()
+
+    def _finish_task(self) -> None:
+        """Applies and answers what all backups have."""
+        task = self._task
+        if task is None or task.waiting:
+            return
+        self._task = None
+        match task.request:
+            case OpenTable(table, _):
+                self._answer(task.connection, "", count=self._tables.find_table(table.name).count)
+            case ReadMarks(dataset, shard_index, _, _):
+                marks = self._marks.read(dataset, shard_index, task.slots)
+                self._outbox.answer(task.connection, Reply(version=self._roles.version, marks=marks))
+            case PushGradients(_, source, _):
+                count = self._apply_push(task, source) if task.slots.any() else 0
+                self._answer(task.connection, "moved" if task.cut else "", count=count)
+        self._copies.wake_idle()
+
+    def _apply_push(self, task: QueuedTask, source: PushSource) -> int:
+        new = self._marks.find_new(source, task.slots)
+        if not new.any():
+            return 0
+        found = _choose_found(task, new)
+        count = apply_parts(found, reuse=not self._copies.are_under_way)
+        self._marks.advance(source, task.slots)
+        self._copies.send_applied([each.part for each in found], new)
+        return count
+
+    def reconnect_peer(self, peer: Peer) -> None:
+        """Its connection was lost: it is told again what it has not answered."""
+        self._ask_doubts(peer)
+        if self._task is not None and peer in self._task.waiting:
+            self._forward_to(peer, self._task)
+
+    def follow_roles(self, roles: SlotRoles) -> None:
+        """A new version. The copies have followed it already."""
+        self._roles = roles
+        begun = [self._task, *self._resumed] if self._task is not None else list(self._resumed)
+        doubts, self._task, self._doubts = self._doubts, None, []
+        self._resumed.clear()
+        for task in begun:
+            if isinstance(task.request, PushGradients):
+                self._follow_push(task, task.request)
+            else:
+                self._answer(task.connection, "moved")
+        for doubt in doubts:
+            names = tuple(part.rows.spec.name for part in doubt.parts)
+            request = PushGradients(names, doubt.source, roles.version)
+            self._split_push(QueuedTask(NOBODY_ASKS, request, doubt.slots), doubt.source, doubt.parts)
+        for peer in roles.kept_of:
+            self._ask_doubts(peer)
+        if not self.is_pushing:
+            self._copies.wake_idle()
+        self.start_next()
+
+    def _follow_push(self, task: QueuedTask, request: PushGradients) -> None:
+        if (task.slots & ~self._roles.mine).any():
+            task.cut = True
+        if not (task.slots & self._roles.mine).any():
+            self._answer(task.connection, "moved")
+        self._split_push(task, request.source, task.parts)
+
+    def _split_push(self, task: QueuedTask, source: PushSource, parts: Sequence[TablePart]) -> None:
+        """It goes on where this server is the primary, and is in doubt where it is the backup."""
+        if (doubtful := task.slots & self._roles.kept).any():
+            self._doubts.append(Doubt(source, [part.choose_slots(doubtful) for part in parts], doubtful))
+        task.slots = task.slots & self._roles.mine
+        if task.slots.any():
+            task.found = find_parts([part.choose_slots(task.slots) for part in parts])
+            self._resumed.append(task)
+
+    def is_in_doubt(self, peer: Peer) -> bool:
+        """Whether that primary has to say first what it has applied."""
+        slots = self._roles.kept_of.get(peer, NO_SLOTS)
+        return any((doubt.slots & slots).any() for doubt in self._doubts)
+
+    def _ask_doubts(self, peer: Peer) -> None:
+        """All at once, and before that peer is told anything else that can wait there for its own doubts."""
+        slots = self._roles.kept_of.get(peer, NO_SLOTS)
+        for doubt in self._doubts:
+            if (doubt.slots & slots).any():
+                ask = AskApplied(self._me, doubt.source, write_slots(doubt.slots & slots), self._roles.version)
+                self._outbox.tell_peer(peer, ask)
+
+    def settle_doubt(self, peer: Peer, request: AskApplied, reply: Reply) -> None:
+        """The new primary has answered."""
+        asked = read_slots(request.slots)
+        if reply.refused or request.version != self._roles.version:
+            return
+        for doubt in self._doubts:
+            if doubt.source == request.source and not (asked & ~doubt.slots).any():
+                applied = read_slots(reply.applied) & asked
+                self.follow_push(doubt.source, [part.choose_slots(applied) for part in doubt.parts], applied)
+                doubt.slots = doubt.slots & ~asked
+                break
+        self._doubts = [doubt for doubt in self._doubts if doubt.slots.any()]
+
+    def follow_push(self, source: PushSource, parts: Sequence[TablePart], slots: SlotSet) -> None:
+        """As a backup: applies what a primary has told, all of these slots. Raises RowsMissing."""
+        try:
+            new = self._marks.find_new(source, slots)
+        except RecordsRefused as error:
+            raise RowsMissing(f"a push that its primary has judged does not fit here: {error}") from None
+        if new.any():
+            chosen = parts if new is slots else [part.choose_slots(new) for part in parts]
+            apply_parts(find_parts(chosen), reuse=not self._copies.are_under_way)
+        if slots.any():
+            self._marks.advance(source, slots)
+
+
+def _choose_found(task: QueuedTask, new: SlotSet) -> list[FoundPart]:
+    """What a push has for these of its slots."""
+    if new is task.slots or not (task.slots & ~new).any():
+        return task.found
+    return find_parts([part.choose_slots(new) for part in task.parts])

@@ -1,0 +1,269 @@
+"""What servers are asked and what they answer, by workers and by each other: values of the wire (loads no numpy).
+
+Each request but `Ping` and `ReadStatus` names the version of the `SlotTable` that the asker goes by. A server that goes
+by a newer one refuses with "moved" and its own version; what is asked under a newer one than the server's waits until
+the server has read that table. Arrays that go with a request or an answer are named in its docstring, in their order.
+"""
+
+from typing import Annotated, Literal
+
+from ...master.servers.slot_table import SLOTS
+from ...rendezvous.base.frozen import dataclass
+from ...rendezvous.wire.fields import Name as Incarnation
+from ...rendezvous.wire.fields import Number
+from ...rendezvous.wire.values import Count, Tagged, Text
+from .specs import Name, TableSpec
+
+Slots = Annotated[str, Text(SLOTS // 4, printable=True)]
+"""A set of slots, a bit each: see `slot_sets.py`. Empty: none."""
+
+MOST_TABLES = 1024
+
+Names = Annotated[tuple[Name, ...], Count(MOST_TABLES)]
+
+
+@dataclass(frozen=True, slots=True)
+class PushSource:
+    """Which records a push is of.
+
+    Attributes:
+        dataset: the name of the dataset.
+        shard_index: of the shard, in the order of all epochs.
+        lease: the shard's how many-th: one that follows a lost worker's has a higher number.
+        begin, end: records of the shard, in the order of their use.
+    """
+
+    dataset: Name
+    shard_index: Number
+    lease: Number
+    begin: Number
+    end: Number
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTable(Tagged):
+    """Declares a table; the first to do so makes it. Answered when the backups have it."""
+
+    table: TableSpec
+    version: Number
+
+
+@dataclass(frozen=True, slots=True)
+class PullRows(Tagged):
+    """Wants rows, and changes nothing. With it comes an array of ids (int64) for each table, all of slots whose primary
+    the server is; with the answer, values (n, columns) float32 for each."""
+
+    tables: Names
+    version: Number
+
+
+@dataclass(frozen=True, slots=True)
+class PushGradients(Tagged):
+    """Applies gradients, and moves the shard's mark in all slots whose primary the server is, also without ids.
+
+    With it come an array of ids, each once and of these slots, and one of gradients, for each table in turn. Answered
+    when the backups have applied it, too. To send it again, under any version, does no harm.
+    """
+
+    tables: Names
+    source: PushSource
+    version: Number
+
+
+@dataclass(frozen=True, slots=True)
+class ReadMarks(Tagged):
+    """Wants to know how far a shard is applied; from then on its earlier leases push nothing more.
+
+    Answered after all pushes that came before, with `Reply.marks`.
+    """
+
+    dataset: Name
+    shard_index: Number
+    lease: Number
+    version: Number
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPiece(Tagged):
+    """Wants a piece of what a table has in slots whose primary the server is.
+
+    With the answer come ids and values of some rows from the `first` place on. `Reply.count` is the `first` of
+    the next piece, and the same as was asked after the last; a piece can be empty before that.
+    """
+
+    table: Name
+    first: Number
+    version: Number
+
+
+@dataclass(frozen=True, slots=True)
+class Ping(Tagged):
+    """Answered at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadStatus(Tagged):
+    """Wants `Reply.status`."""
+
+
+WorkerRequest = OpenTable | PullRows | PushGradients | ReadMarks | ReadPiece | Ping | ReadStatus
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardOpen(Tagged):
+    """To a backup or a joining server: has a table as the `sender` declares it."""
+
+    sender: Incarnation
+    table: TableSpec
+    version: Number
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardPush(Tagged):
+    """To a backup, before the primary applies it: as `PushGradients`, of these slots, whose primary the sender is.
+
+    The receiver is their backup by the table, or has a whole copy that the table does not name yet; where it has none
+    it refuses with "copy". It judges by its own marks.
+    """
+
+    sender: Incarnation
+    tables: Names
+    source: PushSource
+    slots: Slots
+    version: Number
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardLease(Tagged):
+    """To a backup: `ReadMarks` was asked under this lease; pushes of earlier ones are refused from now on."""
+
+    sender: Incarnation
+    dataset: Name
+    shard_index: Number
+    lease: Number
+    version: Number
+
+
+@dataclass(frozen=True, slots=True)
+class BeginCopy(Tagged):
+    """To a joining server: a copy of these slots begins, and it forgets whatever it has of them.
+
+    Attributes:
+        number: of this copy, among all that the sender begins.
+        tables: all that the sender has.
+    """
+
+    sender: Incarnation
+    number: Number
+    slots: Slots
+    tables: Annotated[tuple[TableSpec, ...], Count(MOST_TABLES)]
+    version: Number
+
+
+@dataclass(frozen=True, slots=True)
+class CopyRows(Tagged):
+    """Rows of a copy. With it come ids, values, each of the optimizer's states, and the steps (empty: it has none)."""
+
+    sender: Incarnation
+    number: Number
+    table: Name
+    version: Number
+
+
+@dataclass(frozen=True, slots=True)
+class CopyPush(Tagged):
+    """A push that the sender applies while it copies: for rows that the copy has already. Arrays as `PushGradients`."""
+
+    sender: Incarnation
+    number: Number
+    tables: Names
+    version: Number
+
+
+@dataclass(frozen=True, slots=True)
+class EndCopy(Tagged):
+    """All rows of a copy of these slots are there. With it come its marks, as `Marks.take_slots` gives them.
+
+    Attributes:
+        datasets: the names that the arrays count from 0.
+    """
+
+    sender: Incarnation
+    number: Number
+    slots: Slots
+    datasets: Names
+    version: Number
+
+
+@dataclass(frozen=True, slots=True)
+class ConfirmCopy(Tagged):
+    """To a joining server: has it whole copies of these slots still? Where it has not, it refuses with "copy"."""
+
+    sender: Incarnation
+    slots: Slots
+    version: Number
+
+
+@dataclass(frozen=True, slots=True)
+class AskApplied(Tagged):
+    """From a primary that became a backup with a push on its way, to the primary after it: have you applied that push?
+
+    `Reply.applied` says in which of these slots.
+    """
+
+    sender: Incarnation
+    source: PushSource
+    slots: Slots
+    version: Number
+
+
+PeerRequest = (
+    ForwardOpen | ForwardPush | ForwardLease | BeginCopy | CopyRows | CopyPush | EndCopy | ConfirmCopy | AskApplied
+)
+
+Request = WorkerRequest | PeerRequest
+
+Refusal = Literal["", "misused", "full", "records", "moved", "copy"]
+
+
+@dataclass(frozen=True, slots=True)
+class TableStatus:
+    """What one table of one server is and does.
+
+    Attributes:
+        name: of the table.
+        rows: that are there, in slots of any kind.
+        size: bytes that they take.
+        pulls, pushes: requests for it so far.
+    """
+
+    name: Name
+    rows: Number
+    size: Number
+    pulls: Number
+    pushes: Number
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a server answers; arrays may come with it.
+
+    Attributes:
+        refused: why nothing of the request was done: "misused" by the script, "full", "records" (see `marks.py`),
+            "moved" where the server goes by another table; between servers also "copy": begin it again.
+        text: in words.
+        version: of the server's table.
+        count: rows that were changed; rows of the table; the next piece.
+        marks: how many records of the shard, from its beginning, are applied: each number that is true of some slot
+            whose primary this server is, sorted; one of them at least, where it is the primary of any.
+        applied: see `AskApplied`.
+        status: see `ReadStatus`.
+    """
+
+    refused: Refusal = ""
+    text: str = ""
+    version: Number = 0
+    count: Number = 0
+    marks: Annotated[tuple[Number, ...], Count(SLOTS)] = ()
+    applied: Slots = ""
+    status: Annotated[tuple[TableStatus, ...], Count(MOST_TABLES)] = ()

@@ -1,0 +1,251 @@
+"""One server, as a pure function of what happens: it opens no socket and reads no clock.
+
+    server_events.py  what happens, and what it wants done
+    push_queue.py     what is acknowledged: backups first, one after the other
+    copies.py         slots on their way from one server to another
+    tables.py         rows; marks.py: how far each shard is in them
+
+Invariants. What a primary has applied, each of its backups has, and so has each whole copy of its slots. A row and the
+mark of its slot change together, and move together. Whoever asks under an earlier version of the slot table than this
+server's is refused, and under a later one has to wait until this server has read it. A server keeps what it has of a
+slot while the versions that it reads say that it is the slot's primary or backup, or joins it from the same source; it
+removes the rest some rows at a time, and no copy of the slot begins before that is done.
+"""
+
+from ...master.servers.slot_table import SLOTS, SlotTable
+from .copies import Arrivals, Copies
+from .errors import TableMisused
+from .marks import Marks
+from .outbox import Outbox
+from .push_queue import PushQueue, RowsMissing
+from .requests import (
+    AskApplied,
+    BeginCopy,
+    ConfirmCopy,
+    CopyPush,
+    CopyRows,
+    EndCopy,
+    ForwardLease,
+    ForwardOpen,
+    ForwardPush,
+    OpenTable,
+    PeerRequest,
+    Ping,
+    PullRows,
+    PushGradients,
+    ReadMarks,
+    ReadPiece,
+    ReadStatus,
+    Reply,
+)
+from .rows import TableFull
+from .server_events import (
+    Arrays,
+    CopyTurn,
+    Peer,
+    PeerAnswered,
+    PeerBroken,
+    ServerAsked,
+    ServerEffect,
+    ServerEvent,
+    TableRead,
+    WantTurn,
+)
+from .slot_roles import SlotRoles, read_roles
+from .slot_sets import NO_SLOTS, SlotSet, read_slots, write_slots
+from .tables import Tables
+
+
+class ServerMachine:
+    """One server.
+
+    Args:
+        incarnation: its own, as in `RunningServer`.
+        memory: bytes that the rows of all its tables may take together.
+    """
+
+    def __init__(self, incarnation: Peer, memory: int) -> None:
+        self._incarnation = incarnation
+        self._tables = Tables(memory)
+        self._marks = Marks()
+        self._outbox = Outbox()
+        self._copies = Copies(incarnation, self._tables, self._marks, self._outbox)
+        self._arrivals = Arrivals(self._tables, self._marks)
+        self._queue = PushQueue(incarnation, self._tables, self._marks, self._copies, self._outbox)
+        self._roles = SlotRoles(0, NO_SLOTS, NO_SLOTS, {}, {}, {}, {})
+        self._read_slots = False  # a table that has slots
+        self._removing = False  # a turn for that was asked for
+        self._parked: list[ServerAsked] = []
+
+    @property
+    def version(self) -> int:
+        """Of the slot table that it goes by."""
+        return self._roles.version
+
+    def on(self, event: ServerEvent) -> list[ServerEffect]:
+        """What is to be done about it, in this order. Raises RowsMissing, after which it serves nothing."""
+        match event:
+            case TableRead(table):
+                if table.version > self.version:
+                    self._follow_table(table)
+            case ServerAsked():
+                self._take_asked(event)
+            case PeerAnswered(peer, reply):
+                self._take_answer(peer, reply)
+            case PeerBroken(peer):
+                if peer in self._outbox.peers:
+                    self._outbox.forget_told(peer)
+                    self._queue.reconnect_peer(peer)
+                    self._copies.reconnect_peer(peer)
+            case CopyTurn():
+                if not self._copies.take_turn(self._queue.is_pushing):
+                    self._remove_some()
+        self._queue.start_next()
+        return self._outbox.take_effects()
+
+    def _follow_table(self, table: SlotTable) -> None:
+        before, roles = self._whole_slots(), read_roles(table, self._incarnation)
+        something = before | self._arrivals.slots
+        if self._read_slots and (missing := (roles.mine | roles.kept) & ~before).any():
+            raise RowsMissing(
+                f"version {table.version} of the slot table names this server for {int(missing.sum())} slots that it "
+                "was not given"
+            )
+        self._read_slots = self._read_slots or len(table.primary) == SLOTS
+        self._roles = roles
+        self._arrivals.follow_roles(roles)
+        whole = self._whole_slots()
+        self._forget_slots(something & ~(whole | self._arrivals.slots))
+        self._marks.hold_slots(whole)
+        self._copies.follow_roles(roles)
+        self._queue.follow_roles(roles)
+        self._hang_up_others()
+        self._take_parked()
+
+    def _forget_slots(self, slots: SlotSet) -> None:
+        self._tables.forget_slots(slots)
+        if not self._removing and self._tables.has_rows(slots):
+            self._removing = True
+            self._outbox.add_effect(WantTurn())
+
+    def _remove_some(self) -> None:
+        if not self._removing:
+            return
+        self._removing = self._tables.remove_some()
+        if self._removing:
+            self._outbox.add_effect(WantTurn())
+        else:
+            self._take_parked()
+
+    def _whole_slots(self) -> SlotSet:
+        """Those of which this server has all."""
+        return self._roles.mine | self._roles.kept | self._arrivals.whole
+
+    def _hang_up_others(self) -> None:
+        roles = self._roles
+        for peer in self._outbox.peers:
+            if peer not in roles.backups and peer not in roles.joining and not self._queue.is_in_doubt(peer):
+                self._outbox.hang_up(peer)
+
+    def _take_asked(self, asked: ServerAsked) -> None:
+        match asked.request:
+            case Ping():
+                self._answer(asked, Reply())
+            case ReadStatus():
+                self._answer(asked, Reply(status=self._tables.read_status()))
+            case OpenTable() | PullRows() | PushGradients() | ReadMarks() | ReadPiece() as request:
+                if request.version > self.version:
+                    self._parked.append(asked)
+                elif request.version < self.version:
+                    self._answer(asked, Reply("moved"))
+                elif isinstance(request, PullRows | ReadPiece):
+                    self._read_rows(asked, request)
+                else:
+                    self._queue.add_asked(asked, request)
+            case request:
+                self._take_told(asked, request)
+
+    def _answer(self, asked: ServerAsked, reply: Reply, arrays: Arrays = ()) -> None:
+        told = Reply(reply.refused, reply.text, self.version, reply.count, reply.marks, reply.applied, reply.status)
+        self._outbox.answer(asked.connection, told, arrays)
+
+    def _read_rows(self, asked: ServerAsked, request: PullRows | ReadPiece) -> None:
+        mine = self._roles.mine
+        try:
+            match request:
+                case PullRows(names, _):
+                    self._answer(asked, Reply(), self._tables.pull_rows(names, asked.arrays, mine))
+                case ReadPiece(name, first, _):
+                    ids, values, following = self._tables.find_table(name).read_piece(first, mine)
+                    self._answer(asked, Reply(count=following), (ids, values))
+        except TableMisused as error:
+            self._answer(asked, Reply("misused", str(error)))
+
+    def _take_told(self, asked: ServerAsked, request: PeerRequest) -> None:
+        """What another server asks. Of a version that is to be read here, it waits."""
+        try:
+            if request.version < self.version and not isinstance(request, CopyRows | CopyPush | EndCopy):
+                self._answer(asked, Reply("moved"))
+            elif request.version > self.version or self._must_wait(request):
+                self._parked.append(asked)
+            else:
+                self._answer(asked, self._do_told(asked, request))
+        except (TableMisused, TableFull, ValueError) as error:
+            self._answer(asked, Reply("misused", str(error)))
+
+    def _must_wait(self, request: PeerRequest) -> bool:
+        """A push, until what was acknowledged before is known here; a copy, until what was here before is removed."""
+        if isinstance(request, BeginCopy) and self._arrivals.accepts_copy(request, self._roles):
+            slots = read_slots(request.slots)
+            self._forget_slots(slots | self._arrivals.forget_copy(request.sender, slots))
+            self._marks.hold_slots(self._whole_slots())
+            return self._tables.has_rows(slots)
+        return isinstance(request, ForwardPush | ForwardLease) and self._queue.is_in_doubt(request.sender)
+
+    def _take_parked(self) -> None:
+        parked, self._parked = self._parked, []
+        for asked in parked:
+            self._take_asked(asked)
+
+    def _do_told(self, asked: ServerAsked, request: PeerRequest) -> Reply:
+        """Raises TableMisused, TableFull, ValueError, RowsMissing."""
+        match request:
+            case ForwardOpen(_, table, _):
+                self._tables.open_table(table)
+            case ForwardPush(sender, names, source, text, _):
+                slots = read_slots(text)
+                if not self._has_from(sender, slots):
+                    return Reply("copy")
+                self._queue.follow_push(source, self._tables.read_push(names, asked.arrays, slots), slots)
+            case ForwardLease(_, dataset, shard_index, lease, _):
+                self._marks.begin_lease(dataset, shard_index, lease)
+            case BeginCopy():
+                if not self._arrivals.accepts_copy(request, self._roles):
+                    return Reply("copy")
+                self._arrivals.begin_copy(request)
+            case CopyRows() | CopyPush() | EndCopy():
+                if not self._arrivals.take_part(request, asked.arrays, not self._copies.are_under_way):
+                    return Reply("copy")
+            case ConfirmCopy(sender, text, _):
+                if (read_slots(text) & ~self._arrivals.whole_from(sender)).any():
+                    return Reply("copy")
+            case AskApplied(_, source, text, _):
+                return Reply(applied=write_slots(self._marks.find_applied(source, read_slots(text))))
+        return Reply()
+
+    def _has_from(self, sender: Peer, slots: SlotSet) -> bool:
+        """Whether all of these slots are here, and that sender is their primary."""
+        kept = self._roles.kept_of.get(sender, NO_SLOTS)
+        return not (slots & ~(kept | self._arrivals.whole_from(sender))).any()
+
+    def _take_answer(self, peer: Peer, reply: Reply) -> None:
+        match self._outbox.take_told(peer):
+            case None:
+                pass
+            case ForwardOpen() | ForwardPush() | ForwardLease() as request:
+                self._queue.take_answer(peer, request, reply)
+            case AskApplied() as request:
+                self._queue.settle_doubt(peer, request, reply)
+                self._take_parked()
+            case request:
+                self._copies.take_answer(peer, request, reply)

@@ -1,0 +1,257 @@
+"""Keeps the parameter servers that the job wants on this node, and tells workers where all of them are.
+
+It looks at the table of slots, at its processes and at the node's registration, whichever has changed, and makes the
+processes and their keys in the store as the table wants them. What a lost server means for the rows is decided by the
+table's planner (`master/servers/placement.py`).
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from ...adapters.servers.job_servers import JobServers, ServerOrders
+from ...master.servers.slot_table import RunningServer, SlotTable
+from ...rendezvous.base.errors import StoreError
+from ...rendezvous.base.frozen import dataclass
+from ...rendezvous.base.tasks import Tasks
+from ...rendezvous.identity.servers import ServersTls
+from ...rendezvous.keys import Keys
+from ...rendezvous.store.contract import Compare, Delete, KeyValue, Put, Store
+from ...rendezvous.store.waits import Waits
+from ...rendezvous.wire.values import Malformed, decode, decode_or_none, encode
+from ..inbox import Inbox
+from ..machine.node_state import NodeState
+from ..setup import Setup
+from ..workers.services import Services
+from ..workers.worker_starter import StartFailed
+from .server_process import MODULE, ServerProcess
+
+TABLE = "reading which server has which ids"
+REGISTRATION = "the registration of a server"
+"""What may wait for the store."""
+
+ANSWER_SECONDS = 1.0
+"""For a table that is newer than the worker's."""
+
+AGAIN_SECONDS = 0.2
+"""Until the next attempt at what the store has not taken."""
+
+CERTIFICATES_SECONDS = 3600.0
+"""Between two looks at whether certificates were issued anew."""
+
+READY_SECONDS = 300.0
+"""For a server to be ready: its loops are compiled at the first start."""
+
+MOST_DEATHS = 3
+"""Servers of one place, one after the other, that die before they are ready."""
+
+Certificates = Callable[[float], tuple[ServersTls, ServersTls]]
+"""A server's and a worker's, at a time in seconds since the epoch."""
+
+
+@dataclass(eq=False, repr=False)
+class ServerHost:
+    """The servers of one node.
+
+    Args:
+        setup, store, keys, waits, inbox, say, services: as for `Host`.
+        certificates: for connections between nodes; None: they are as they are.
+        arguments: of the server, after the interpreter.
+
+    Attributes:
+        table: the newest that was read.
+        failure: why the job cannot go on, in words; empty where it can.
+    """
+
+    _setup: Setup
+    _store: Store
+    _keys: Keys
+    _waits: Waits
+    _inbox: Inbox
+    _say: Callable[[str], None]
+    _services: Callable[[], Services]
+    _certificates: Certificates | None = None
+    _arguments: tuple[str, ...] = ("-m", MODULE)
+
+    def __post_init__(self) -> None:
+        self._tasks = Tasks(self._inbox.wake)
+        self._kept: dict[int, ServerProcess] = {}
+        self._deaths: dict[int, int] = {}  # by place, of those that were not ready
+        self._left: dict[str, int] = {}  # keys of servers that have ended, and the revision that wrote each
+        self._node = ""  # as it was registered last
+        self._again = False  # something waits for the store
+        self._given_up = ""
+        self.table = SlotTable()
+
+    @property
+    def failure(self) -> str:
+        return self._given_up or self.table.lost
+
+    async def run(self) -> None:
+        """Keeps what the table wants here, until it is cancelled."""
+        following = self._waits.follow_key(TABLE, self._store, self._keys.slots, self._take_table)
+        self._tasks.begin(following, "slots")
+        while True:
+            heard = self._inbox.count
+            self._tasks.check()
+            await self._keep_places()
+            await self._inbox.news(heard, AGAIN_SECONDS if self._again else CERTIFICATES_SECONDS)
+
+    async def answer(self, version: int) -> str:
+        """JobServers as JSON, as soon as a table serves that is newer than this version, or after ANSWER_SECONDS."""
+        until = self._inbox.now() + ANSWER_SECONDS
+        while not (self.table.serves and self.table.version > version) and not self.failure:
+            heard, left = self._inbox.count, until - self._inbox.now()
+            if left <= 0:
+                break
+            await self._inbox.news(heard, left)
+        tls = self._certificates(time.time())[1] if self._certificates else None
+        return encode(JobServers(self.table, self._node or self._setup.workers.node, tls)).decode()
+
+    async def give_away(self) -> None:
+        """Waits until no server is wanted here any more, where this node leaves and others can take its rows over.
+
+        For --shutdown-timeout seconds from the notice on, at most, and not after a second signal.
+        """
+        while self._can_give_away(self._inbox.state):
+            heard, left = self._inbox.count, self._leaves_until - self._inbox.now()
+            if left <= 0:
+                self._say("this node leaves with rows that no other server has taken over yet")
+                return
+            await self._inbox.news(heard, left)
+
+    def _can_give_away(self, state: NodeState) -> bool:
+        header, nodes = state.known.header, {place.node for place in self.table.places}
+        goes_on = header is not None and header.state == "open" and not self.failure
+        return goes_on and state.notice.kind == "leave" and self._node in nodes and len(nodes) > 1
+
+    @property
+    def _leaves_until(self) -> float:
+        return self._inbox.state.notice.at + self._setup.shutdown_timeout
+
+    def pause(self) -> None:
+        """Stops the servers where they are."""
+        for each in self._kept.values():
+            each.pause()
+
+    def resume(self) -> None:
+        """Lets them continue."""
+        for each in self._kept.values():
+            each.resume()
+
+    async def close(self) -> None:
+        """Ends the servers."""
+        await self._tasks.close()
+        await asyncio.gather(*(each.end() for each in self._kept.values()))
+        self._kept.clear()
+
+    async def _take_table(self, found: KeyValue | None) -> bool:
+        try:
+            table = decode(SlotTable, found.value) if found else SlotTable()
+        except Malformed as error:
+            self._say(f"ignored, as another version has written it: {error}")
+            return False
+        if table != self.table:
+            self.table = table
+            self._inbox.wake()
+        return False
+
+    async def _keep_places(self) -> None:
+        """Makes the processes, and what the store has of them, as they are to be."""
+        self._node, self._again = self._inbox.state.key.name or self._node, False
+        places = {place.number for place in self.table.places if place.node == self._node}
+        for each in list(self._kept.values()):
+            if each.ended:
+                await self._bury(each)
+            elif each.number not in places:
+                await self._end(each)
+        for key, revision in list(self._left.items()):
+            if await self._remove(key, revision):
+                del self._left[key]
+        for number in sorted(places):
+            if (each := self._kept.get(number)) is not None:
+                each.tell_orders(self._orders(each))
+                await self._hear_server(each)
+            elif not self.failure:
+                await self._start(number)
+        if not self._again:
+            self._waits.done(REGISTRATION)
+
+    def _orders(self, each: ServerProcess) -> ServerOrders:
+        setup = self._setup
+        tls = self._certificates(time.time())[0] if self._certificates else None
+        return ServerOrders(self.table, each.incarnation, setup.host, setup.bind, tls)
+
+    async def _start(self, number: int) -> None:
+        setup = self._setup
+        each = ServerProcess(
+            number, self._services(), self._inbox.wake, float(setup.lease_ttl), READY_SECONDS, self._arguments
+        )
+        try:
+            await each.start(self._orders(each), (setup.workers.python, "-u"), setup.workers.inherited)
+        except StartFailed as error:
+            self._count_death(number, str(error))
+        else:
+            self._kept[number] = each
+
+    async def _hear_server(self, each: ServerProcess) -> None:
+        """Has the store know what it says of itself."""
+        running = each.listen(self._node)
+        if running is None:
+            return
+        self._deaths.pop(each.number, None)
+        key = self._inbox.state.key
+        if key.registration and key.registered and each.registered != (key.registration.lease, running):
+            await self._register(each, running, key.registration.lease)
+
+    async def _register(self, each: ServerProcess, running: RunningServer, lease: int) -> None:
+        name = self._keys.server(each.number)
+        compare, put = Compare(name, each.revision, "mod"), Put(name, encode(running), lease)
+        try:
+            written = await self._store.txn((compare,), (put,), idempotent=True)
+        except StoreError as error:
+            self._try_later(error)
+            return
+        if written.succeeded:
+            each.registered, each.revision = (lease, running), written.revision
+            return
+        self._again = True
+        current = written.current[0]
+        other = decode_or_none(RunningServer, current.value) if current else None
+        if current is None or (other and other.node == self._node):  # else the other node's agent takes it away
+            each.revision = current.mod_revision if current else 0
+
+    async def _remove(self, key: str, revision: int) -> bool:
+        """Has the store forget what was written then; whether it does, or has something newer."""
+        try:
+            await self._store.txn((Compare(key, revision, "mod"),), (Delete(key),), idempotent=True)
+        except StoreError as error:
+            self._try_later(error)
+            return False
+        return True
+
+    def _try_later(self, error: StoreError) -> None:
+        self._waits.failed(REGISTRATION, error)
+        self._again = True
+
+    async def _bury(self, each: ServerProcess) -> None:
+        why = each.failure
+        await self._end(each, at_once=True)
+        if not each.ready:
+            self._count_death(each.number, why)
+        elif each.hung:  # how others ended is printed as it is for any service
+            self._say(why)
+
+    async def _end(self, each: ServerProcess, *, at_once: bool = False) -> None:
+        del self._kept[each.number]
+        if each.revision:
+            self._left[self._keys.server(each.number)] = each.revision
+        await each.end(at_once=at_once)
+
+    def _count_death(self, number: int, why: str) -> None:
+        self._deaths[number] = deaths = self._deaths.get(number, 0) + 1
+        if deaths >= MOST_DEATHS:
+            self._given_up = f"no server can be started on node {self._node}, {deaths} times in a row: {why}"
+        else:
+            self._say(f"{why}: starting it again")
+        self._inbox.wake()

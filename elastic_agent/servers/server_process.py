@@ -1,0 +1,118 @@
+"""One parameter server: a process of this node, told of each table of slots, heard, and looked at."""
+
+import asyncio
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+
+from ...adapters.contract import Service
+from ...adapters.servers.job_servers import ServerOrders
+from ...master.servers.slot_table import RunningServer
+from ...rendezvous.base.frozen import dataclass
+from ...rendezvous.wire.values import encode
+from ..workers.services import GRACE_SECONDS, Services
+from .silence import await_silence
+
+MODULE = "elastic_run.adapters.servers.server"
+
+
+@dataclass(eq=False, repr=False)
+class ServerProcess:
+    """From its start to its end. Another one in its place is another incarnation.
+
+    Args:
+        number: of its place.
+        services: of this process alone.
+        changed: is called when it is given up.
+        patience: seconds for which it may be silent, once it was ready.
+        ready_seconds: that it has to be ready.
+        arguments: what follows the interpreter.
+
+    Attributes:
+        incarnation: its own.
+        ready: it was.
+        hung: why it is given up, though it lives, as the rest of a sentence; empty where it is not.
+        registered: its lease and what it said, as the store has it; None: the store has nothing of it.
+        revision: of the store, that wrote it; 0: none did.
+    """
+
+    number: int
+    _services: Services
+    _changed: Callable[[], None]
+    _patience: float
+    _ready_seconds: float
+    _arguments: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        self.incarnation = secrets.token_hex(8)
+        self.ready = False
+        self.hung = ""
+        self.registered: tuple[int, RunningServer] | None = None
+        self.revision = 0
+        self._told: ServerOrders | None = None
+        self._looking: asyncio.Task[None] | None = None
+
+    @property
+    def ended(self) -> bool:
+        """It has, or it is given up."""
+        return bool(self.hung) or not self._services.alive
+
+    @property
+    def failure(self) -> str:
+        """Why it has ended, in words."""
+        return f"server {self.number} {self.hung}" if self.hung else self._services.failure or "a server has ended"
+
+    async def start(self, orders: ServerOrders, python: Sequence[str], environment: Mapping[str, str]) -> None:
+        """Raises StartFailed, with words."""
+        self._told = orders
+        service = Service(f"server {self.number}", self._arguments, "job")
+        await self._services.enter((service,), encode(orders) + b"\n", python, environment)
+        self._looking = asyncio.create_task(self._wait_until_ready(), name=f"server {self.number} is ready")
+
+    def tell_orders(self, orders: ServerOrders) -> None:
+        """Has it know these orders, unless it does already."""
+        if orders != self._told:
+            self._told = orders
+            self._services.tell(encode(orders) + b"\n", answers=False)
+
+    def listen(self, node: str) -> RunningServer | None:
+        """What it says of itself, on that node; None where it is not ready yet, or cannot be understood."""
+        said = next(iter(self._services.said.values()), "")
+        if not said:
+            return None
+        try:
+            local, remote, joined = said.split(" ")
+            whole = int(joined)
+        except ValueError:
+            self._give_up(f"has said {said!r}, which is not where it listens")
+            return None
+        if not self.ready and self._looking is not None:
+            self.ready = True
+            self._looking.cancel()
+            self._looking = asyncio.create_task(self._notice_silence(local), name=f"server {self.number} answers")
+        return RunningServer(self.number, self.incarnation, node, local, "" if remote == "-" else remote, whole)
+
+    def pause(self) -> None:
+        """Stops it where it is."""
+        self._services.pause()
+
+    def resume(self) -> None:
+        """Lets it continue."""
+        self._services.resume()
+
+    async def end(self, *, at_once: bool = False) -> None:
+        """Ends it, and looks at it no more."""
+        if self._looking is not None:
+            self._looking.cancel()
+        await self._services.end(("job",), 0.0 if at_once else GRACE_SECONDS)
+
+    async def _wait_until_ready(self) -> None:
+        await asyncio.sleep(self._ready_seconds)
+        self._give_up(f"was not ready within {self._ready_seconds:g} s")
+
+    async def _notice_silence(self, address: str) -> None:
+        await await_silence(address, self._patience)
+        self._give_up(f"has not answered for {self._patience:g} s")
+
+    def _give_up(self, why: str) -> None:
+        self.hung = why
+        self._changed()

@@ -1,0 +1,176 @@
+"""Servers as processes: told by lines on their stdin, and by each other, on one machine and over TLS."""
+
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from elastic_run.adapters.servers import frames, kernels
+from elastic_run.adapters.servers.frames import Asking, Replying
+from elastic_run.adapters.servers.job_servers import ServerOrders
+from elastic_run.adapters.servers.requests import (
+    OpenTable,
+    PullRows,
+    PushGradients,
+    PushSource,
+    ReadMarks,
+    ReadPiece,
+    ReadStatus,
+    Reply,
+    Request,
+)
+from elastic_run.adapters.servers.specs import Adam, TableSpec, Uniform
+from elastic_run.master.servers.slot_table import NOBODY, SLOTS, RunningServer, SlotTable
+from elastic_run.rendezvous.identity.contexts import Identity
+from elastic_run.rendezvous.identity.secret import new_secret
+from elastic_run.rendezvous.identity.servers import ServersIssuer, ServersTls
+from elastic_run.rendezvous.wire.values import encode
+
+SECONDS = 120.0  # to compile its loops, the first time
+
+TABLE = TableSpec("t", 4, Adam(0.1), Uniform())
+
+
+class Process:
+    """A server, as an agent keeps it."""
+
+    def __init__(self, number: int, node: str, tls: ServersTls | None) -> None:
+        command = [sys.executable, "-m", "elastic_run.adapters.servers.server", "--memory=8000000"]
+        pipe = subprocess.PIPE
+        self.popen = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+        self.orders = ServerOrders(SlotTable(), f"incarnation-{number}", "127.0.0.1", "127.0.0.1", tls)
+        self.tell(SlotTable())
+        local, remote, _ = self.hear()
+        self.running = RunningServer(number, self.orders.incarnation, node, local, remote)
+
+    def tell(self, table: SlotTable) -> None:
+        assert self.popen.stdin is not None
+        print(encode(replace(self.orders, table=table)).decode(), file=self.popen.stdin, flush=True)
+
+    def hear(self) -> tuple[str, str, int]:
+        """What it says next."""
+        assert self.popen.stdout is not None
+        ready, local, remote, joined = self.popen.stdout.readline().split()
+        assert ready == "ready:"
+        return local, remote, int(joined)
+
+    def ask(self, request: Request, *arrays: Any) -> tuple[Reply, list[Any]]:
+        """Over a connection of its own."""
+        with socket.socket(socket.AF_UNIX) as asking:
+            asking.settimeout(SECONDS)
+            asking.connect("\0" + self.running.local.removeprefix("@"))
+            for part in frames.pack(Asking(request, frames.shapes_of(arrays)), arrays):
+                asking.sendall(part)
+            with asking.makefile("rb") as answers:
+                length = frames.length_of_head(answers.read(frames.PREFIX.size))
+                head: Replying = frames.read_head(Replying, answers.read(length))
+                found = frames.make_arrays(head.arrays)
+                for buffer in frames.buffers_of(found):
+                    assert answers.readinto(buffer) == len(buffer)  # pyright: ignore[reportUnknownMemberType, reportAttributeAccessIssue]
+                return head.reply, found
+
+    def end(self) -> tuple[int, str]:
+        _, said = self.popen.communicate(timeout=SECONDS)  # closes stdin
+        return self.popen.returncode, said
+
+
+@pytest.fixture
+def servers(request: pytest.FixtureRequest) -> Iterator[list[Process]]:
+    tls = None
+    if getattr(request, "param", "one node") == "three nodes":
+        tls, _ = ServersIssuer(Identity(new_secret()), "job").certificates(time.time())
+    with ExitStack() as stack:
+        made: list[Process] = []
+        for number in range(3):
+            process = Process(number, "n" if tls is None else f"n{number}", tls)
+            stack.callback(process.end)
+            stack.callback(process.popen.kill)
+            made.append(process)
+        yield made
+
+
+def table_of(version: int, servers: list[Process], *holders: int) -> SlotTable:
+    """All slots have the same primary, backup and joining server."""
+    primary, backup, joining = ((at,) * SLOTS for at in holders)
+    return SlotTable(version, (), tuple(each.running for each in servers), primary, backup, joining)
+
+
+def tell_all(servers: list[Process], table: SlotTable) -> None:
+    for each in servers:
+        each.tell(table)
+
+
+def push(server: Process, begin: int, version: int, ids: Any) -> None:
+    gradients = np.random.default_rng(begin).standard_normal((len(ids), 4)).astype(np.float32)
+    source = PushSource("d", 0, 1, begin, begin + 1)
+    reply, _ = server.ask(PushGradients(("t",), source, version), ids, gradients)
+    assert (reply.refused, reply.count) == ("", len(ids)), reply
+
+
+@pytest.mark.parametrize("servers", ["one node", "three nodes"], indirect=True)
+def test_a_server_that_joins_has_all_that_was_pushed_when_the_others_are_killed(servers: list[Process]) -> None:
+    ids = np.arange(30_000)
+    tell_all(servers, table_of(1, servers, 0, 1, NOBODY))
+    assert servers[0].ask(OpenTable(TABLE, 1))[0].refused == ""
+    push(servers[0], 0, 1, ids)
+    tell_all(servers, table_of(2, servers, 0, 1, 2))
+    push(servers[0], 1, 2, ids[:100])  # while it is copied
+    assert servers[0].hear()[2] == 2
+    push(servers[0], 2, 2, ids[100:200])
+    _, (before,) = servers[0].ask(PullRows(("t",), 2), ids)
+    servers[0].popen.kill()
+    tell_all(servers[1:], table_of(3, servers, 1, 2, NOBODY))
+    _, (of_backup,) = servers[1].ask(PullRows(("t",), 3), ids)
+    servers[1].popen.kill()
+    tell_all(servers[2:], table_of(4, servers, 2, NOBODY, NOBODY))
+    _, (after,) = servers[2].ask(PullRows(("t",), 4), ids)
+    assert (before == of_backup).all()
+    assert (before == after).all()
+    assert servers[2].ask(ReadMarks("d", 0, 2, 4))[0].marks == (3,)
+    (status,) = servers[2].ask(ReadStatus())[0].status
+    assert (status.name, status.rows, status.pulls) == ("t", 30_000, 1)
+
+
+def test_a_server_that_is_to_serve_what_it_was_not_given_ends_with_the_reason(servers: list[Process]) -> None:
+    tell_all(servers, table_of(1, servers, 0, 1, NOBODY))
+    servers[2].tell(table_of(1, servers, 0, 1, NOBODY))
+    servers[2].tell(table_of(2, servers, 0, 2, NOBODY))
+    code, said = servers[2].end()
+    assert code == 1
+    assert "version 2 of the slot table names this server for 1024 slots that it was not given" in said
+
+
+def test_pieces_of_a_table_are_of_the_slots_whose_primary_a_server_is(servers: list[Process]) -> None:
+    nobody, half = (NOBODY,) * SLOTS, tuple(slot % 2 for slot in range(SLOTS))
+    running = tuple(each.running for each in servers)
+    tell_all(servers, SlotTable(1, (), running, half, tuple(1 - at for at in half), nobody))
+    ids = np.arange(1000)
+    mine = ids[[kernels.slot_of(each) % 2 == 1 for each in ids]]
+    servers[1].ask(OpenTable(TABLE, 1))
+    push(servers[1], 0, 1, mine)
+    found, first = list[int](), -1
+    while first != (reply := servers[1].ask(ReadPiece("t", max(first, 0), 1)))[0].count:
+        first = reply[0].count
+        found += reply[1][0].tolist()
+    assert sorted(found) == mine.tolist()
+    assert servers[0].ask(ReadPiece("t", 0, 1))[1][0].tolist() == []
+    refused, _ = servers[0].ask(PullRows(("t",), 1), mine)
+    assert "some ids are of slots that are another server's" in refused.text
+    assert servers[0].ask(PullRows(("t",), 0), mine)[0] == Reply("moved", version=1)
+
+
+def test_every_loop_is_compiled_before_a_server_is_ready() -> None:
+    code = (
+        "from elastic_run.adapters.servers import compiling, kernels\n"
+        "compiling.compile_loops()\n"
+        "print([name for name, loop in vars(kernels).items() if getattr(loop, 'signatures', None) == []])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=SECONDS)
+    assert (done.stdout.strip(), done.stderr) == ("['mix', 'part_of']", "")  # they are parts of the others
