@@ -14,10 +14,10 @@ import secrets
 import socket
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 
+from ...rendezvous.host.control_groups import usable_memory
 from ...rendezvous.host.local_socket import is_own_peer
 from ...rendezvous.wire.values import Malformed
 from ..contract import FOLLOWS
@@ -98,14 +98,7 @@ class WorkerConnection(asyncio.BufferedProtocol):
 
 def half_of_memory() -> int:
     """Of this machine, or of the control group of this process, bytes: what tables may take unless it is said."""
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    mine = Path("/")
-    with contextlib.suppress(OSError):
-        mine = Path(Path("/proc/self/cgroup").read_text(encoding="utf-8").strip().rpartition("::")[2] or "/")
-    for group in (mine, *mine.parents):
-        with contextlib.suppress(OSError, ValueError):  # none there, or "max"
-            total = min(total, int(Path(f"/sys/fs/cgroup{group}/memory.max").read_text(encoding="ascii")))
-    return total // 2
+    return usable_memory() // 2
 
 
 def compile_loops() -> None:
