@@ -40,6 +40,7 @@ from .machine.actions import Adopt, Break, Invite, Leave, Operation, Ready, Refo
 from .machine.node_events import (
     AgentBeat,
     CheckpointSaved,
+    EndMissed,
     MachineUnfit,
     OperationBegun,
     OperationEnded,
@@ -390,7 +391,9 @@ class Agent:
             return Candidacy.of(await self._node.wait())
 
         try:
-            await self._candidate.run(stand, lambda: self._state.known.stale, lambda: self._state.known.over)
+            ended = await self._candidate.run(stand, lambda: self._state.known.stale, lambda: self._state.known.over)
+            if ended and not self._state.known.over:
+                self._inbox.post(EndMissed(ended))
         except OtherSecret as error:
             self._inbox.post(RefusedForGood(str(error)))
 

@@ -129,16 +129,16 @@ class Candidate:
         stand: Callable[[], Awaitable[Candidacy]],
         stale: Callable[[], str],
         over: Callable[[], bool] = lambda: False,
-        has_ended: Callable[[], Awaitable[bool]] | None = None,
     ) -> Header | None:
-        """Campaigns as whatever `stand` returns; ends when its master has ended the job, with the last header.
+        """Campaigns as whatever `stand` returns; ends when the job is over and its keys are gone, with the last header.
+
+        Its own master has ended the job; or another has, and this process, which had not heard of it, has nobody to
+        lead any more.
 
         Args:
             stand: waits until this process may be elected: an agent, until its node is registered.
             stale: names the run that was over when this node came: to clean up after that one ends nothing of its own.
             over: this node has read the end of its own run, so it must not lead another.
-            has_ended: asks the store for the same, once this process is elected and nobody else can end the run; None:
-                a member of the job, which is told before the job's keys are removed.
 
         Raises OtherSecret where this process comes to a job of nodes with another secret.
         """
@@ -147,13 +147,12 @@ class Candidate:
             candidacy = await stand()
             self._memory.began = min(self._memory.began, self._now())
             try:
-                won = await election.campaign(self._store, self._keys, candidacy.me, candidacy.lease)
+                won = await self._campaign(candidacy, stale())
+                if isinstance(won, Header):
+                    return won
                 if isinstance(won, election.Held):
                     self._waits.done(LEADING)  # by another
                 if isinstance(won, election.Leadership):
-                    if has_ended and await has_ended():
-                        await election.resign(self._store, won)
-                        continue
                     ended = await self._be_master(won, candidacy.lease)
                     if ended is not None and ended.run != stale():
                         return ended
@@ -171,6 +170,17 @@ class Candidate:
                     self._waits.failed(LEADING, error)
                 await asyncio.sleep(0.05)  # the store paces its own attempts; this only yields to the other tasks
         return None
+
+    async def _campaign(self, candidacy: Candidacy, stale: str) -> election.Leadership | election.Held | Header:
+        """Leads, or follows; or there is nothing to lead any more, because the job has succeeded with this header."""
+        campaign = partial(election.campaign, self._store, self._keys, candidacy.me, candidacy.lease)
+        won = await campaign()
+        if isinstance(won, election.Succeeded):
+            if won.end and won.end.run != stale and await self._store.get(self._keys.round) is None:
+                return won.end
+            won = await campaign(after_success=True)  # somebody has to remove the job's keys
+            assert not isinstance(won, election.Succeeded), "it was not asked about"
+        return won
 
     async def _depose(self, held: KeyValue, lease: int) -> bool:
         """Whether it was this node that removed the leader (or may have); it may have left in order before."""

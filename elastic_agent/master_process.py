@@ -222,12 +222,7 @@ class MasterProcess:
         async def stand() -> Candidacy:
             return candidacy
 
-        return await self._candidate.run(stand, lambda: self._stale, lambda: self._header is not None, self._has_ended)
-
-    async def _has_ended(self) -> bool:
-        """The job has succeeded, and its keys were removed before this process heard of it: nobody waits for it."""
-        self._header = await membership.refuse_if_over(self._store, self._keys, "") or self._header
-        return self._header is not None
+        return await self._candidate.run(stand, lambda: self._stale, lambda: self._header is not None)
 
     async def _ended(
         self, campaign: "asyncio.Task[Header | None]", watching: "asyncio.Task[Header]"

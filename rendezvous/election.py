@@ -7,7 +7,7 @@ key's create revision, and those of a deposed master change nothing.
 
 from .base.errors import MaybeApplied
 from .base.frozen import dataclass
-from .header import Eviction, Leader
+from .header import Eviction, Header, Leader
 from .keys import Keys
 from .membership import incarnation_of
 from .node_reasons import NodeReason
@@ -46,10 +46,24 @@ class Held:
     revision: int
 
 
-async def campaign(store: Store, keys: Keys, me: Leader, lease: int) -> Leadership | Held:
-    """Tries to become the leader: the leadership, or who holds it. Raises StoreError, LeaseLost."""
+@dataclass(frozen=True, slots=True)
+class Succeeded:
+    """Nobody leads, and the job has succeeded within the last minute: with this header; None: of another version."""
+
+    end: Header | None
+
+
+async def campaign(
+    store: Store, keys: Keys, me: Leader, lease: int, *, after_success: bool = False
+) -> Leadership | Held | Succeeded:
+    """Tries to become the leader: the leadership, or who holds it. Raises StoreError, LeaseLost.
+
+    Args:
+        after_success: also where nobody leads because the job has just succeeded.
+    """
+    compares = [Compare(keys.leader, 0)] if after_success else [Compare(keys.leader, 0), Compare(keys.outcome, 0)]
     try:
-        result = await store.txn([Compare(keys.leader, 0)], [Put(keys.leader, encode(me), lease)])
+        result = await store.txn(compares, [Put(keys.leader, encode(me), lease)])
     except MaybeApplied:
         listing = await store.list(keys.leader)
         if not listing.items:
@@ -58,8 +72,11 @@ async def campaign(store: Store, keys: Keys, me: Leader, lease: int) -> Leadersh
     else:
         if result.succeeded:
             return Leadership(keys.leader, result.revision)
-        (held,) = result.current
-        assert held is not None, "the compare failed, so the key exists"
+        held, *marks = result.current
+        if held is None:
+            (tombstone,) = marks
+            assert tombstone is not None, "a compare failed, so one of the two keys exists"
+            return Succeeded(decode_or_none(Header, tombstone.value))
         revision = result.revision
     if decode_or_none(Leader, held.value) == me:
         return Leadership(keys.leader, held.create_revision)

@@ -10,7 +10,6 @@ again when more copies are whole. What it decides is in `server_machine.py`; all
 import argparse
 import asyncio
 import contextlib
-import os
 import secrets
 import socket
 import ssl
@@ -18,9 +17,9 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from itertools import count
-from pathlib import Path
 
 from ...master.servers.slot_table import SlotTable
+from ...rendezvous.host.control_groups import usable_memory
 from ...rendezvous.wire.values import Malformed, decode
 from .compiling import compile_loops
 from .job_servers import ServerOrders
@@ -170,19 +169,7 @@ def print_words(words: str) -> None:
 def share_of_memory(table: SlotTable) -> int:
     """Bytes for the rows of one server: half of what there is, divided by the servers of the node that has most."""
     on_node = Counter(place.node for place in table.places)
-    return half_of_memory() // max(on_node.values(), default=1)
-
-
-def half_of_memory() -> int:
-    """Of this machine, or of the control group of this process, bytes."""
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    mine = Path("/")
-    with contextlib.suppress(OSError):
-        mine = Path(Path("/proc/self/cgroup").read_text(encoding="utf-8").strip().rpartition("::")[2] or "/")
-    for group in (mine, *mine.parents):
-        with contextlib.suppress(OSError, ValueError):  # none there, or "max"
-            total = min(total, int(Path(f"/sys/fs/cgroup{group}/memory.max").read_text(encoding="ascii")))
-    return total // 2
+    return usable_memory() // (2 * max(on_node.values(), default=1))
 
 
 async def serve(memory: int | None) -> None:

@@ -14,11 +14,11 @@ import platform
 import re
 import struct
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterable, Mapping
 
 from ...master.diagnosis.evidence import MAX_CHILDREN, MAX_SOCKETS, Blocked, Child, Disk, Socket, ThreadState
 from ...rendezvous.base.frozen import dataclass, replace
+from ...rendezvous.host.control_groups import folders_of, memory_limit, used_memory
 from ..processes import guardian
 
 TICK = os.sysconf("SC_CLK_TCK")
@@ -415,21 +415,18 @@ def memory() -> tuple[int, int]:
         fields = dict(line.split(":", 1) for line in _read("/proc/meminfo").splitlines())
         total, free = (int(fields[name].split()[0]) * 1024 for name in ("MemTotal", "MemAvailable"))
         used_here, limit = total - free, total
-    for folder in _groups():
+    for folder in folders_of("self", "memory"):
         with contextlib.suppress(OSError, ValueError):
-            most = int((folder / "memory.max").read_text())
-            now = int((folder / "memory.current").read_text())
-            statistics = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
-            held = now - int(statistics.get("inactive_file", 0)) - int(statistics.get("active_file", 0))
+            most, held = memory_limit(folder), used_memory(folder)
             if not limit or held * limit > used_here * most:
-                used_here, limit = max(0, held), most
+                used_here, limit = held, most
     return used_here, limit
 
 
 def throttled(pid: int) -> float:
     """Seconds for which a control group of `pid` had used up its quota of processors; 0 where that is not known."""
     seconds = 0.0
-    for folder in _groups(pid):
+    for folder in folders_of(pid, "cpu"):
         with contextlib.suppress(OSError):
             if found := re.search(r"^throttled_(usec|time) (\d+)", (folder / "cpu.stat").read_text(), re.M):
                 seconds = max(seconds, int(found[2]) / (1e6 if found[1] == "usec" else 1e9))
@@ -439,23 +436,12 @@ def throttled(pid: int) -> float:
 def processes() -> tuple[int, int]:
     """Processes and threads of the control group that has the narrowest limit of them, and that limit; else zeros."""
     found = (0, 0)
-    for folder in _groups():
+    for folder in folders_of("self", "pids"):
         with contextlib.suppress(OSError, ValueError):
             most, now = int((folder / "pids.max").read_text()), int((folder / "pids.current").read_text())
             if not found[1] or now * found[1] > found[0] * most:
                 found = now, most
     return found
-
-
-def _groups(pid: int | str = "self") -> Iterator[Path]:
-    """The folders of a process's control group, of the first version that of processors, and those above it."""
-    with contextlib.suppress(OSError):
-        for name, path in re.findall(r"^(?:0:|\d+:(?:\S*,)?(cpu)(?:,\S*)?):(.*)", _read(f"/proc/{pid}/cgroup"), re.M):
-            top = Path("/sys/fs/cgroup", name)
-            at = top / path.lstrip("/")
-            while at.is_relative_to(top):
-                yield at
-                at = at.parent
 
 
 def disk(path: str) -> tuple[int, Disk] | None:

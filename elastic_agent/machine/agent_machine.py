@@ -40,7 +40,8 @@ def apply_event(state: NodeState, event: NodeEvent, now: float) -> NodeState:
                 return state
             return replace(state, notice=Notice("leave", 0, now, why))
         case node_events.Registering(stale):
-            return replace(state, known=replace(known, stale=stale))
+            # The end of an earlier run that it knows stays another's, also where the store has removed that.
+            return replace(state, known=replace(known, header=state.header, stale=stale))
         case node_events.KeyWritten(registration, report):
             return replace(
                 state,

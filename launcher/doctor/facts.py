@@ -20,11 +20,10 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
-import psutil
-
 from ...elastic_agent.diagnosis.stacks import MISSING, Stacks, py_spy
 from ...elastic_agent.processes import shim
 from ...rendezvous.base.errors import NoUsableEtcd, StoreError
+from ...rendezvous.host.control_groups import usable_memory
 from ...rendezvous.identity.secret import NoIdentity
 from ...rendezvous.store.contract import Put
 from ...rendezvous.store.embedded.binary import binary_version, find_binary, trying_out_only
@@ -94,7 +93,7 @@ def machine(peers: Sequence[Endpoint]) -> Machine:
         platform=f"Linux {system.release} on {system.machine}, Python {python}",
         trouble=check_platform(system.sysname, system.release, sys.version_info[:2]) or "",
         cores=_cores(),
-        memory=_memory(),
+        memory=usable_memory(),
         shared_memory=_free("/dev/shm"),
         files=_limit(resource.RLIMIT_NOFILE),
         processes=_limit(resource.RLIMIT_NPROC),
@@ -111,13 +110,6 @@ def _cores() -> float:
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
         return min(allowed, int(quota) / int(period))
     return allowed
-
-
-def _memory() -> int:
-    total = psutil.virtual_memory().total
-    with contextlib.suppress(OSError, ValueError):
-        return min(total, int(Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii")))
-    return total
 
 
 def _free(path: str) -> int | None:

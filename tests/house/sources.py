@@ -1,6 +1,7 @@
 """The product's sources, each read and parsed once for all tests of a process."""
 
 import ast
+import gc
 from functools import cache
 from pathlib import Path
 
@@ -30,7 +31,9 @@ def text(path: Path) -> str:
 @cache
 def nodes(path: Path) -> tuple[ast.AST, ...]:
     """Every node of a module's tree, the module first. Nobody may change them."""
-    return tuple(ast.walk(ast.parse(text(path))))
+    tree = tuple(ast.walk(ast.parse(text(path))))
+    gc.freeze()  # all trees are millions of objects: a collection that looks through them is some test's half second
+    return tree
 
 
 def place(path: Path) -> str:

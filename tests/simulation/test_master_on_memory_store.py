@@ -92,7 +92,7 @@ class Job:
 
     async def elect(self, node: "Node") -> election.Leadership:
         me = Leader(node.registration.member.node, node.incarnation, node.incarnation)
-        won = await election.campaign(self.store, self.keys, me, node.registration.lease)
+        won = await election.campaign(self.store, self.keys, me, node.registration.lease, after_success=True)
         assert isinstance(won, election.Leadership)
         return won
 

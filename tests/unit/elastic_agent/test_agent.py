@@ -611,13 +611,13 @@ class TestAStoreThatTakesNoWrites:
 
         async def scenario(job: Job) -> None:
             await job.runs(1)
-            await later(4 * PATIENCE)
+            await later(2 * PATIENCE)
             assert job.machine.set.alive
             job.machine.set.end()
             await later(PATIENCE / 2)
             store.mend()
 
-        ended, _ = live(store, scenario, enough=8 * PATIENCE)
+        ended, _ = live(store, scenario, enough=6 * PATIENCE)
         assert ended.code == SUCCEEDED
 
     def test_for_a_while_does_not_keep_a_node_that_was_evicted_from_coming_back(self) -> None:

@@ -1,5 +1,6 @@
 """The master's writes, on the store in memory: what they leave there, and what they remember."""
 
+import dataclasses
 from collections.abc import AsyncIterator, Sequence
 
 import pytest
@@ -189,3 +190,18 @@ async def test_a_deposed_master_changes_no_target(store: RecordingStore, publish
         await publisher.put_targets(wants(4))
     found = await store.get(KEYS.targets)
     assert found and decode(Targets, found.value) == wants(3)
+
+
+async def test_who_is_elected_after_a_success_finds_that_out_and_leads_only_where_it_asks_to(
+    store: RecordingStore, publisher: Publisher
+) -> None:
+    await opens(publisher)
+    end = dataclasses.replace(header(publisher, 2), state="succeeded")
+    await publisher.put_header(end)
+    await publisher.clean_up(succeeded=True)
+    late, lease = Leader("b", "other", ""), await store.grant(60)
+    assert await election.campaign(store, KEYS, late, lease) == election.Succeeded(end)
+    assert await store.get(KEYS.leader) is None
+    won = await election.campaign(store, KEYS, late, lease, after_success=True)
+    assert isinstance(won, election.Leadership)
+    assert isinstance(await election.campaign(store, KEYS, Leader("c", "third", ""), lease), election.Held)

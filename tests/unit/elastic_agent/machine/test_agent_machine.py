@@ -182,3 +182,17 @@ def test_headers_in_any_order_leave_the_newest(
     assert forth.known.header == back.known.header
     assert forth.known.assignment == back.known.assignment
     assert plan.act(forth, now)[0] == plan.act(back, now)[0]
+
+
+def test_the_end_of_an_earlier_run_is_not_this_nodes_when_it_registers_again_after_that_is_gone() -> None:
+    state = NodeState()
+    for event in (
+        node_events.KeyWritten(KEYS[0], Report()),
+        node_events.RoundRead(header(1, "preempted", "Q"), 5, None),
+        node_events.KeyLapsed(),
+        node_events.KeyLost(),
+        node_events.Registering(""),
+        node_events.KeyWritten(KEYS[1], Report()),
+    ):
+        state = apply_event(state, event, 1.0)
+    assert not state.known.over and not isinstance(plan.act(state, 1.0)[0], Leave)

@@ -112,18 +112,18 @@ def test_whatever_happens_what_is_kept_is_bounded() -> None:
 def test_a_file_that_has_grown_is_written_anew_with_what_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journals, "GROWTH", 20_000)
+    monkeypatch.setattr(journals, "GROWTH", 8_000)
     monkeypatch.setattr(journals, "CLOSING", 30.0)  # on a busy machine all that is written here takes seconds
     journal = Journal(BEGUN, tmp_path, print)
-    for number in range(5_000):
+    for number in range(2_000):
         journal.exits((Exit(number, 0, 0, 1, code=1, message="no"),))
     journal.close()
     (file,) = tmp_path.iterdir()
-    assert file.stat().st_size < 200_000
+    assert file.stat().st_size < 80_000
     records = list(read(file.read_bytes().splitlines()))
     assert records[0] == BEGUN and None not in records
     last = records[-1]
-    assert isinstance(last, Ended) and last.exit.round == 4_999
+    assert isinstance(last, Ended) and last.exit.round == 1_999
 
 
 def test_a_folder_that_cannot_be_written_is_said_once_and_events_are_kept_in_memory(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from elastic_run.master.data.lockstep import (
 from ....sampling import examples
 
 MANY = settings(max_examples=examples(1000, 150), deadline=None)
-LONG = settings(max_examples=examples(500, 75), deadline=None)  # each is a whole training
+LONG = settings(max_examples=examples(500, 40), deadline=None)  # each is a whole training
 
 Dealt = list[list[list[int]]]
 """One step: per rank, per micro-batch, the records."""
