@@ -20,6 +20,9 @@ from ...rendezvous.wire.values import decode, encode
 SUFFIX = "-membership"
 """After the name of the agent's socket: where workers that keep their process reach it."""
 
+MEMORY_SUFFIX = "-memory"
+"""The same: where workers reach the memory that it holds."""
+
 Kind = Literal["ledger", "current", "saved", "steps"]
 """The methods of an agent for its workers; each takes a `Call` and gives a `Back`."""
 
@@ -54,12 +57,14 @@ class Back:
     Attributes:
         answer: the master's.
         current: the round is the current one, for certain.
+        run: of the job, where the round is the current one.
         text: where the agent cannot answer, why.
     """
 
     answer: Answer | None = None
     current: bool = False
     text: str = ""
+    run: str = ""
 
 
 @dataclass(frozen=True, slots=True)
