@@ -2,6 +2,8 @@
 
 Each rank writes a line into `--log` for every step that `commit()` has returned for, with a hash of the weights, and
 one for the step after which it goes on. What a step computes is whole numbers, so that sums are exact in any order.
+
+With `--holds`, rank 0 waits for the test before the last step; the others wait for it in their collective.
 """
 
 import argparse
@@ -12,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import puppet
 import torch
 import torch.distributed as dist
 
@@ -55,13 +58,16 @@ def main() -> None:
     parser.add_argument("--checkpoint", required=True)
     parser.add_argument("--log", type=Path, required=True)
     parser.add_argument("--persist", type=float)
+    parser.add_argument("--holds", action="store_true")
     parser.add_argument("--dies-inside", type=int, nargs="*", default=[], help="in the nth round, at which step")
     options = parser.parse_args()
 
     here = elastic_run.context()
+    test = puppet.connect() if "PUPPET" in os.environ else None
     if here.world_size > 1:
         dist.init_process_group("gloo")
     torch.manual_seed(0)
+    torch.set_num_threads(1)
     model = torch.nn.Sequential(torch.nn.Linear(options.width, options.width), torch.nn.Linear(options.width, 4))
     model = model.double()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
@@ -85,10 +91,14 @@ def main() -> None:
 
     checkpoint.restore()
     tell("restored", checkpoint.step)
+    if test:
+        test.say("begins")
     for round, step in enumerate(options.dies_inside, start=1):
         if round == here.round and here.local_rank == 0:
             die_inside_copies(step)
     while checkpoint.step < options.steps:
+        if test and here.rank == 0 and options.holds and checkpoint.step == options.steps - 1:
+            test.hold("the last step")
         share = BATCH // here.world_size
         first = data.next + here.rank * share
         total = torch.arange(first, first + share).sum().double()
