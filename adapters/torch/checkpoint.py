@@ -121,7 +121,7 @@ class Checkpoint(SavedEvery):
         if self._step % self._memory == 0:
             if self._copies is not None:
                 positions = self._positions()
-                if context().local_rank == 0:
+                if self._copies.is_writer():
                     self._copies.write(self._step, self._states(positions))
             due = self._agree() or due
             if self._copies is not None:

@@ -1,6 +1,6 @@
 """The state of a checkpoint's parts in memory that outlives the worker, as torch's tensors see it.
 
-On each node the worker of the lowest local rank writes it, and the agent holds it. The format is
+On each node the worker of the lowest rank writes it, and the agent holds it. The format is
 `adapters/client/memory_state.py`'s; what is tried first, where all workers were lost, `memory_choice.py` decides.
 """
 
@@ -126,20 +126,28 @@ class MemoryCopies:
     def __init__(self, holder: str, agent: str) -> None:
         self._holder = holder
         self._agent = agent
-        self._round = 0  # in which the buffers were last taken
+        self._round = 0  # for which the writer was found, and the buffers were taken
+        self._writes = False
         self._run: str | None = None
         self._buffers: dict[int, mmap] = {}
         self._steps: dict[int, tuple[int, int]] = {}  # of whole generations, by slot: round and step
         self._newest: int | None = None  # the slot
 
+    def is_writer(self) -> bool:
+        """Whether this rank writes for its node: the lowest does. Collective, first in each round. Raises OSError."""
+        here = context()
+        if self._round != here.round:
+            self._begin_round(here)
+            if self._writes:
+                self._map_held()
+        return self._writes
+
     def write(self, step: int, states: Mapping[str, object]) -> None:
-        """The state of `step` into the older generation. On the worker of the lowest local rank.
+        """The state of `step` into the older generation. On the writer of this node.
 
         Raises BadCheckpoint, OSError.
         """
         here = context()
-        if self._round != here.round:
-            self._map_held(here)
         if self._run is None:
             self._run = current_run()
         texts: dict[str, str] = {}
@@ -189,7 +197,8 @@ class MemoryCopies:
         Raises BadCheckpoint, OSError.
         """
         here = context()
-        self._map_held(here)
+        self._begin_round(here)
+        self._map_held()
         rank, _ = rank_and_size()
         own = {slot: each for slot, buffer in self._buffers.items() if (each := read_generation(buffer))}
         told = {slot: _held(each) for slot, each in own.items()}
@@ -199,7 +208,7 @@ class MemoryCopies:
         for wanted in order_candidates(rows):
             slot = next((slot for slot, each in told.items() if each == wanted), None)
             whole = slot is not None and is_undamaged(self._buffers[slot], own[slot], sum_blocks)
-            if slot is not None and not whole and here.local_rank == 0:
+            if slot is not None and not whole and self._writes:
                 say_in_job(f"memory of step {wanted.step} on node {here.node} is damaged: it is not used")
                 clear_generation(self._buffers[slot])
                 self._forget(slot)
@@ -218,7 +227,7 @@ class MemoryCopies:
                 say_in_job(f"going on after step {wanted.step}, from memory ({older})")
             found = Restored(wanted.step, generation.parts, _tensors_of(buffer, generation), newest)
             break
-        if here.local_rank:  # it never writes
+        if not self._writes:
             self._buffers, self._steps, self._newest = {}, {}, None
         return found
 
@@ -228,10 +237,15 @@ class MemoryCopies:
         if self._newest == slot:
             self._newest = max(self._steps, key=lambda each: self._steps[each], default=None)
 
-    def _map_held(self, here: Context) -> None:
+    def _begin_round(self, here: Context) -> None:
+        """Finds out who writes. Local ranks do not tell: with --virtual-local-rank, all of them are 0. Collective."""
+        rank, _ = rank_and_size()
+        self._writes = [node for (node,) in gather_rows([here.node])].index(here.node) == rank
+        self._round, self._run = here.round, None
+
+    def _map_held(self) -> None:
         """What the agent holds."""
         self._buffers, self._steps = {}, {}
-        self._run = None
         for slot, descriptor in take_memory(self._agent, self._holder).items():
             try:
                 buffer = self._buffers[slot] = mmap(descriptor, os.fstat(descriptor).st_size)
@@ -240,7 +254,6 @@ class MemoryCopies:
             if found := read_generation(buffer):
                 self._steps[slot] = found.round, found.step
         self._newest = max(self._steps, key=lambda slot: self._steps[slot], default=None)
-        self._round = here.round
 
     def _choose_slot(self) -> int:
         """The one to be written: never the newest that is whole."""

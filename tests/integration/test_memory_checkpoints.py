@@ -16,9 +16,9 @@ import torch
 
 from ..sampling import SEED
 from .cluster import SCRIPTS, Cluster
-from .test_checkpoints import SECONDS, assert_each_record_was_used_once_in_each_epoch
 
 SCRIPT = SCRIPTS / "memory_checkpoint.py"
+SECONDS = 120.0
 STEPS = 120
 KILLS = 10
 LONGEST = 0.4
@@ -119,30 +119,18 @@ def test_two_nodes_a_third_that_comes_and_one_that_is_lost_lose_no_committed_ste
     assert {each.world for each in lines} == {2, 3}
 
 
-def test_a_worker_that_dies_inside_a_copy_leaves_the_step_before_it(alone: Cluster) -> None:
-    begin(alone, "A", steps=9, nproc_per_node="2", words=("--dies-inside", "4", "5", "6"))
+@pytest.mark.parametrize("flags", [{}, {"virtual_local_rank": ""}], ids=["own local ranks", "local rank 0 everywhere"])
+def test_a_worker_that_dies_inside_a_copy_leaves_the_step_before_it(
+    alone: Cluster, flags: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    begin(alone, "A", steps=9, nproc_per_node="2", words=("--dies-inside", "4", "5"), **flags)
     assert alone.finish(SECONDS) == {"A": 0}
     lines = told(alone.directory / "log")
-    assert {(each.round, each.step) for each in lines if each.word == "restored"} == {(1, 0), (2, 3), (3, 4), (4, 5)}
+    assert {(each.round, each.step) for each in lines if each.word == "restored"} == {(1, 0), (2, 3), (3, 4)}
     assert {each.step for each in lines if each.round == 1} == set(range(4)), "nobody's commit of step 4 has returned"
     wanted = undisturbed(alone.directory, 9)
     assert all((each.weights, str(each.position)) == wanted[each.step] for each in lines)
-
-
-def test_leased_shards_go_on_after_each_step_and_each_record_is_in_the_model_once(job: Cluster) -> None:
-    held, sizes = (5, 10, 11), ("--size=150", "--epochs=2", "--memory=1", f"--checkpoint={job.directory / 'run.pt'}")
-    script = SCRIPTS / "leased_checkpoint.py"
-    job.start("A", "B", script=script, args=(*sizes, "--hold", *map(str, held)), nnodes="2", max_restarts="5")
-    for step in held:
-        workers = job.workers(2, SECONDS)
-        workers.wait_for(f"step {step}")
-        for each in workers:
-            os.kill(each.pid, signal.SIGKILL)
-    job.workers(2, SECONDS)
-    assert job.finish(SECONDS) == {"A": 0, "B": 0}
-    begun = re.findall(r"rank 0 goes on after step (\d+)", "".join(map(job.log, "AB")))
-    assert sorted(map(int, begun)) == [0, *held]
-    assert_each_record_was_used_once_in_each_epoch(job)
 
 
 def test_the_file_is_written_beside_it_and_says_of_which_run_it_is(alone: Cluster) -> None:

@@ -94,7 +94,7 @@ def main() -> None:
     if test:
         test.say("begins")
     for round, step in enumerate(options.dies_inside, start=1):
-        if round == here.round and here.local_rank == 0:
+        if round == here.round and here.rank == 0:
             die_inside_copies(step)
     while checkpoint.step < options.steps:
         if test and here.rank == 0 and options.holds and checkpoint.step == options.steps - 1:

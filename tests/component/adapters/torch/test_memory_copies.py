@@ -92,7 +92,7 @@ class Job:
 
     async def buffers(self) -> list[Any]:
         copies = memory_copies.MemoryCopies(str(self.path), self.server.address)
-        await asyncio.to_thread(copies._map_held, memory_copies.context())
+        await asyncio.to_thread(copies._map_held)
         return [*copies._buffers.values()]
 
 
