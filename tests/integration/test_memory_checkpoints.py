@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -53,7 +53,7 @@ def undisturbed(folder: Path, steps: int = STEPS) -> Mapping[int, tuple[str, str
     return {each.step: (each.weights, str(each.position)) for each in told(folder / "plain")}
 
 
-def begin(job: Cluster, *nodes: str, steps: int = STEPS, words: tuple[str, ...] = (), **flags: str) -> None:
+def begin(job: Cluster, *nodes: str, steps: int = STEPS, words: tuple[str, ...] = (), **flags: Any) -> None:
     files = (f"--checkpoint={job.directory / 'run.pt'}", f"--log={job.directory / 'log'}")
     job.start(*nodes, script=SCRIPT, args=(f"--steps={steps}", *files, *words), max_restarts="20", **flags)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch")
+torch: Any = pytest.importorskip("torch")
 
 from elastic_run.adapters.client import checkpoints  # noqa: E402
 from elastic_run.adapters.client.channel import Back, Call  # noqa: E402
