@@ -17,11 +17,11 @@ from ...rendezvous.wire.fields import Number
 from ...rendezvous.wire.frame import PREFIX, length_of
 from ...rendezvous.wire.values import decode, encode
 
+MEMORY_SUFFIX = "-memory"
+"""After the name of the agent's socket: where workers reach the memory that it holds."""
+
 SUFFIX = "-membership"
 """After the name of the agent's socket: where workers that keep their process reach it."""
-
-MEMORY_SUFFIX = "-memory"
-"""The same: where workers reach the memory that it holds."""
 
 Kind = Literal["ledger", "current", "saved", "steps"]
 """The methods of an agent for its workers; each takes a `Call` and gives a `Back`."""
@@ -63,8 +63,8 @@ class Back:
 
     answer: Answer | None = None
     current: bool = False
-    text: str = ""
     run: str = ""
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
