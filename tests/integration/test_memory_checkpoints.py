@@ -119,11 +119,11 @@ def test_two_nodes_a_third_that_comes_and_one_that_is_lost_lose_no_committed_ste
     assert {each.world for each in lines} == {2, 3}
 
 
-@pytest.mark.parametrize("flags", [{}, {"virtual_local_rank": ""}], ids=["own local ranks", "local rank 0 everywhere"])
-def test_a_worker_that_dies_inside_a_copy_leaves_the_step_before_it(
-    alone: Cluster, flags: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+VIRTUAL = {"virtual_local_rank": "", "env": {"CUDA_VISIBLE_DEVICES": "0,1"}}
+
+
+@pytest.mark.parametrize("flags", [{}, VIRTUAL], ids=["own local ranks", "local rank 0 everywhere"])
+def test_a_worker_that_dies_inside_a_copy_leaves_the_step_before_it(alone: Cluster, flags: dict[str, Any]) -> None:
     begin(alone, "A", steps=9, nproc_per_node="2", words=("--dies-inside", "4", "5"), **flags)
     assert alone.finish(SECONDS) == {"A": 0}
     lines = told(alone.directory / "log")
