@@ -24,6 +24,7 @@ ROUNDS = {
     "membership": 3,
     "in_place": 3,
     "in_place_costs": 3,
+    "memory_checkpoints": 5,
     "steady": 7,
     "memory": 3,
     "exit": 5,

@@ -5,9 +5,9 @@ import secrets
 import socket
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
-from ..adapters.client.channel import Back, Call, Kind
+from ..adapters.client.channel import MEMORY_SUFFIX, Back, Call, Kind
 from ..master.data.ledger import Answer
 from ..master.machine.pace import Stepped
 from ..rendezvous import membership
@@ -15,12 +15,16 @@ from ..rendezvous.base.errors import StoreError
 from ..rendezvous.base.frozen import dataclass
 from ..rendezvous.host.local_socket import is_own_peer
 from ..rendezvous.keys import Keys
+from ..rendezvous.rpc.acceptor import Acceptor
 from ..rendezvous.rpc.envelope import Caller
 from ..rendezvous.rpc.server import Method, Methods, Server
 from ..rendezvous.store.contract import Store
 from ..rendezvous.store.waits import Waits
 from ..rendezvous.wire.frame import TooLong
 from .master_client import Link
+
+if TYPE_CHECKING:
+    from .memory_holder import MemoryHolder
 
 CALL_SECONDS = 60.0
 """For the master's answer to one call."""
@@ -106,7 +110,7 @@ class CallHandler:
         header = found[0]
         # Preempted: all nodes leave, their scripts save, and no round follows in this run.
         if header.number == round and header.state in ("open", "preempted"):
-            return Back(current=True)
+            return Back(current=True, run=header.run)
         return Back(text=f"round {round} is over: the job is in round {header.number} ({header.state})")
 
 
@@ -136,20 +140,40 @@ class WorkerServer:
 
         methods = {**also, **{kind: Method(Call, answer) for kind in get_args(Kind)}}
         self._server = Server(methods, lets_in=is_own_peer, say=say)
+        self._memory: MemoryHolder | None = None
+        self._memory_acceptor: Acceptor | None = None
         self.address = ""
 
     async def start(self) -> None:
         """Raises OSError."""
         name = f"elastic-run-{secrets.token_hex(16)}"
-        listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            listening.bind(f"\0{name}")
-            self._server.listen(listening)
-        except BaseException:
-            listening.close()
-            raise
+        self._memory_acceptor = Acceptor(_bound(f"{name}{MEMORY_SUFFIX}"), self._let_in_memory, lambda _: None)
+        self._memory_acceptor.start(1024)
+        self._server.listen(_bound(name))
         self.address = f"@{name}"
 
     async def close(self) -> None:
-        """Stops listening, and hangs up on every worker."""
+        """Stops listening, hangs up on every worker, and gives up the memory that they have left here."""
+        if self._memory_acceptor is not None:
+            self._memory_acceptor.close()
+        if self._memory is not None:
+            self._memory.close()
         await self._server.close()
+
+    def _let_in_memory(self, connection: socket.socket) -> None:
+        if self._memory is None:
+            from .memory_holder import MemoryHolder  # most jobs have nothing to hold
+
+            self._memory = MemoryHolder()
+        self._memory.let_in(connection)
+
+
+def _bound(name: str) -> socket.socket:
+    """An abstract socket of that name. Raises OSError."""
+    found = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        found.bind(f"\0{name}")
+    except OSError:
+        found.close()
+        raise
+    return found

@@ -18,6 +18,7 @@ LONGEST_SECONDS = 60.0
 
 MODULES = (
     "..elastic_agent.diagnosis.looks",
+    "..elastic_agent.memory_holder",
     "..master.data.shard",
     "..master.diagnosis.ends",
     "..master.diagnosis.replacement",

@@ -17,6 +17,9 @@ from ...rendezvous.wire.fields import Number
 from ...rendezvous.wire.frame import PREFIX, length_of
 from ...rendezvous.wire.values import decode, encode
 
+MEMORY_SUFFIX = "-memory"
+"""After the name of the agent's socket: where workers reach the memory that it holds."""
+
 SUFFIX = "-membership"
 """After the name of the agent's socket: where workers that keep their process reach it."""
 
@@ -55,12 +58,14 @@ class Back:
     Attributes:
         answer: the master's.
         current: the round is the current one, for certain.
+        run: of the job, where the round is the current one.
         text: where the agent cannot answer, why.
         told: of "servers", as `adapters/servers/job_servers.py` writes it; empty: the job has none.
     """
 
     answer: Answer | None = None
     current: bool = False
+    run: str = ""
     text: str = ""
     told: str = ""
 

@@ -19,11 +19,7 @@ class SavedEvery(ABC):
 
     def __init__(self, path: str | os.PathLike[str], every: object) -> None:
         self._path = Path(path)
-        if not isinstance(every, int) or isinstance(every, bool):
-            raise TypeError(f"every={every!r} must be a whole number of steps")
-        if every < 1:
-            raise ValueError(f"every={every} must be a number of steps from 1")
-        self._every = every
+        self._every = steps_of("every", every)
         self._step = self._saved = 0
         self._counted = Steps()
 
@@ -40,9 +36,8 @@ class SavedEvery(ABC):
 
         Raises: as `save`.
         """
-        self._step += 1
-        self._counted.committed()
-        if self._step - self._saved < self._every:
+        self._count_step()
+        if not self._is_due():
             return False
         self.save()
         return True
@@ -50,6 +45,23 @@ class SavedEvery(ABC):
     @abstractmethod
     def save(self) -> None:
         """Saves all parts now."""
+
+    def _count_step(self) -> None:
+        self._step += 1
+        self._counted.committed()
+
+    def _is_due(self) -> bool:
+        """Whether so many steps have passed since the last save."""
+        return self._step - self._saved >= self._every
+
+
+def steps_of(name: str, value: object) -> int:
+    """The argument `name`, a number of steps. Raises TypeError, and ValueError below 1."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{name}={value!r} must be a whole number of steps")
+    if value < 1:
+        raise ValueError(f"{name}={value} must be a number of steps from 1")
+    return value
 
 
 def checked(found: object, where: Path, what: str, format: tuple[str, int], names: Iterable[str]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from contextlib import closing
 
 from ...rendezvous.wire.frame import TooLong
 from ...rendezvous.wire.values import Malformed
-from .channel import AgentGone, Call, Channel
+from .channel import AgentGone, Back, Call, Channel
 from .context import AGENT, context
 
 ASKING = 30.0
@@ -24,12 +24,20 @@ def is_current_round() -> bool:
     Raises:
         elastic_run.exceptions.BadEnvironment: the launcher's environment is incomplete.
     """
-    agent = os.environ.get(AGENT, "")
+    if not os.environ.get(AGENT, ""):
+        return not context().round  # a worker of elastic-run whose agent cannot be asked
+    return _ask_current().current
+
+
+def current_run() -> str:
+    """The run of the job that this worker's round belongs to; empty where it cannot be ascertained."""
+    return _ask_current().run if os.environ.get(AGENT, "") else ""
+
+
+def _ask_current() -> Back:
     here = context()
-    if not agent:
-        return not here.round  # a worker of elastic-run whose agent cannot be asked
     try:
-        with closing(Channel(agent, timeout=ASKING, rank=here.rank)) as channel:
-            return channel.ask(Call("current", here.round)).current
+        with closing(Channel(os.environ[AGENT], timeout=ASKING, rank=here.rank)) as channel:
+            return channel.ask(Call("current", here.round))
     except (AgentGone, TimeoutError, Malformed, TooLong):
-        return False
+        return Back()

@@ -2,19 +2,27 @@
 
 A position is right only with the model of the same step. So they are taken between the same two optimizer steps, and
 are in one file that is replaced in one move: a reader sees the file before or the file after, and nothing between them.
+
+With `memory`, the same is also kept in memory that outlives the workers (`memory_copies.py`), and the file is for the
+loss of that.
 """
 
+import contextlib
 import os
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import torch
 
-from ..client.checkpoints import BadCheckpoint, SavedEvery, checked, differ, sync_directory
-from ..client.current_round import is_current_round
+from ..client.checkpoints import BadCheckpoint, SavedEvery, checked, differ, steps_of, sync_directory
+from ..client.context import AGENT, context
+from ..client.current_round import current_run, is_current_round
+from ..client.memory_choice import SavedFile, mark_run
 from ..client.shards import Shards
 from .leased_batches import ElasticIterableDataset, ElasticLoader
+from .memory_copies import MemoryCopies, gather_rows, say_in_job
 from .ranks import gathered, initialised, rank_and_size
 from .tree import leaves
 
@@ -49,18 +57,37 @@ class Checkpoint(SavedEvery):
 
     Args:
         path: of the file.
-        every: steps from one save to the next.
+        every: steps from one save to the next; None, with `memory`: steps alone save nothing.
+        memory: steps from one copy into memory to the next. Each node holds two, which outlive its workers, and
+            `restore` takes the newest that any node has, or the file where that is newer. They end with the job, and
+            a node's with its machine. None: no copies.
+        persist_every: seconds after which the next copy into memory also saves the file; None: it does not.
         parts: what is saved, each under its name: a model that is the same on every rank, an optimizer, a scheduler,
             leased shards or a loader of them, an `ElasticBatchSampler`; whatever has `state_dict()` and
             `load_state_dict()` with values that `torch.load(weights_only=True)` can read.
 
     Raises:
         TypeError: an argument is of the wrong type.
-        ValueError: `every` is below 1, or there are no parts.
+        ValueError: `every` or `memory` is below 1, `persist_every` is not above 0, or there are no parts.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, every: int, **parts: Stateful) -> None:
-        super().__init__(path, every)
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        every: int | None = None,
+        memory: int | None = None,
+        persist_every: float | None = None,
+        **parts: Stateful,
+    ) -> None:
+        self._by_steps = every is not None or memory is None
+        super().__init__(path, every if self._by_steps else 1)
+        self._memory = None if memory is None else steps_of("memory", memory)
+        if persist_every is not None and (memory is None or persist_every <= 0):
+            raise ValueError(f"persist_every={persist_every} is a number of seconds above 0, and goes with memory=...")
+        self._persist_every = persist_every
+        self._persisted = time.monotonic()
+        self._copies: MemoryCopies | None = None
         if not parts:
             raise ValueError("a Checkpoint of no parts: name them, model=model, optimizer=optimizer, data=data")
         for name, part in parts.items():
@@ -71,6 +98,37 @@ class Checkpoint(SavedEvery):
                 )
         self._parts: dict[str, Any] = dict(parts)
         self._read_back = False
+        if memory is not None:
+            self._copies = self._open_memory()
+
+    def commit(self) -> bool:
+        """Counts a step of the optimizer, and keeps it. On every rank, after each step.
+
+        A step that is due for a copy into memory is in that of every node when this returns on any rank.
+
+        Returns:
+            whether it has saved the file.
+
+        Raises:
+            elastic_run.exceptions.BadCheckpoint: the ranks are at different steps, or a node has no room for `memory`.
+            Others: as `save`.
+        """
+        if self._memory is None:
+            return super().commit()
+        self._count_step()
+        positions: dict[str, Any] | None = None
+        due = self._by_steps and self._is_due()
+        if self._step % self._memory == 0:
+            if self._copies is not None:
+                positions = self._positions()
+                if self._copies.is_writer():
+                    self._copies.write(self._step, self._states(positions))
+            due = self._agree() or due
+            if self._copies is not None:
+                self._copies.settle()
+        if due:
+            self._save(self._positions() if positions is None else positions)
+        return due
 
     def restore(self) -> bool:
         """Gives each part its state of the last save. On every rank, before the first shard or batch.
@@ -84,15 +142,17 @@ class Checkpoint(SavedEvery):
             elastic_run.exceptions.BadShardsState: its position is of another dataset.
             elastic_run.exceptions.BadSamplerState: the same, with an `ElasticBatchSampler`.
         """
-        rank, _ = rank_and_size()
+        if self._copies is not None and (kept := self._copies.restore(self._find_file())) is not None:
+            kept.load_into(self._parts)
+            self._remove_unfinished()
+            self._step, self._saved = kept.step, max(0, min(kept.step, kept.file.step))
+            return True
         found = None
         if self._path.exists():
             found = checked(_read(self._path), self._path, "file", (FORMAT, VERSION), self._parts)
         step = found["step"] if found else 0
         self._compare(step)
-        if rank == 0:  # of ranks 0 that were lost while they wrote
-            for left in self._path.parent.glob(f".{self._path.name}.*.part"):
-                left.unlink(missing_ok=True)
+        self._remove_unfinished()
         if not found:
             return False
         for name, part in self._parts.items():
@@ -111,11 +171,25 @@ class Checkpoint(SavedEvery):
             elastic_run.exceptions.RoundOver: the job is in another round.
             OSError: the file cannot be written.
         """
+        self._save(self._positions())
+
+    def _save(self, positions: Mapping[str, Any]) -> None:
         rank, _ = rank_and_size()
-        positions = {name: part.state_dict(self._step) for name, part in self._parts.items() if _is_leased(part)}
-        self._saved = self._step
+        self._saved, self._persisted = self._step, time.monotonic()
         if rank:
             return
+        content: dict[str, Any] = {"format": FORMAT, "version": VERSION, "step": self._step}
+        content["parts"] = self._states(positions)
+        if self._copies is not None:  # so that it can be told which is newer
+            content |= {"run": current_run(), "round": context().round}
+        self._write(content)
+
+    def _positions(self) -> dict[str, Any]:
+        """Of leased parts: collective."""
+        return {name: part.state_dict(self._step) for name, part in self._parts.items() if _is_leased(part)}
+
+    def _states(self, positions: Mapping[str, Any]) -> dict[str, Any]:
+        """Of all parts. Raises BadCheckpoint."""
         parts = {
             name: positions[name] if name in positions else part.state_dict() for name, part in self._parts.items()
         }
@@ -128,7 +202,31 @@ class Checkpoint(SavedEvery):
                     f"the part {name!r} has a {kind}, of which each rank has a piece, and rank 0 writes this file "
                     "alone: use torch.distributed.checkpoint, and save data.state_dict(step) with it"
                 )
-        self._write({"format": FORMAT, "version": VERSION, "step": self._step, "parts": parts})
+        return parts
+
+    def _agree(self) -> bool:
+        """Whether to save the file now, which rank 0's clock decides. Collective: every rank has copied this step."""
+        late = self._persist_every is not None and time.monotonic() - self._persisted >= self._persist_every
+        rows = gather_rows([self._step, int(late)])
+        if len({step for step, _ in rows}) > 1:
+            steps = ", ".join(f"rank {rank} at {step}" for rank, (step, _) in enumerate(rows))
+            raise BadCheckpoint(f"the ranks commit different steps ({steps}): each calls commit() once after each step")
+        return bool(rows[0][1])
+
+    def _open_memory(self) -> MemoryCopies | None:
+        agent = os.environ.get(AGENT, "")
+        if agent:
+            return MemoryCopies(str(self._path), agent)
+        if rank_and_size()[0] == 0:
+            say_in_job("no elastic-run around this script: Checkpoint(memory=...) keeps nothing in memory")
+        return None
+
+    def _find_file(self) -> SavedFile:
+        """What this rank finds on disk, without its tensors; a file that cannot be read is told of, later."""
+        with contextlib.suppress(BadCheckpoint, FileNotFoundError):
+            found = checked(_read(self._path, mapped=True), self._path, "file", (FORMAT, VERSION), self._parts)
+            return SavedFile(found["step"], found.get("round", 0), mark_run(found.get("run", "")))
+        return SavedFile()
 
     def _write(self, content: Mapping[str, Any]) -> None:
         new = self._path.with_name(f".{self._path.name}.{os.getpid()}.part")
@@ -146,6 +244,12 @@ class Checkpoint(SavedEvery):
         finally:
             new.unlink(missing_ok=True)
 
+    def _remove_unfinished(self) -> None:
+        """Files of ranks 0 that were lost while they wrote."""
+        if rank_and_size()[0] == 0:
+            for left in self._path.parent.glob(f".{self._path.name}.*.part"):
+                left.unlink(missing_ok=True)
+
     def _compare(self, step: int) -> None:
         _, size = rank_and_size()
         if size == 1 or not initialised():
@@ -158,10 +262,10 @@ def _is_leased(part: object) -> bool:
     return isinstance(part, Shards | ElasticIterableDataset | ElasticLoader)
 
 
-def _read(path: Path) -> object:
-    """Raises BadCheckpoint."""
+def _read(path: Path, *, mapped: bool = False) -> object:
+    """Raises BadCheckpoint, OSError. `mapped`: of the tensors, only what is looked at is read."""
     try:
-        return torch.load(path, map_location="cpu", weights_only=True)
+        return torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
     except OSError:
         raise
     except Exception as error:  # torch names no errors, and raises whatever its reader did

@@ -1,6 +1,8 @@
 """`elastic_run.torch.Checkpoint`: model and position stay together, whoever is killed."""
 
+import os
 import re
+import signal
 
 import torch
 
@@ -10,8 +12,15 @@ SECONDS = 120.0
 SIZE, EPOCHS = 150, 2
 
 
-def start(job: Cluster, *nodes: str, hold: tuple[int, ...] = (), file: str = "run.pt", **flags: str) -> None:
-    sizes = (f"--size={SIZE}", f"--epochs={EPOCHS}", f"--checkpoint={job.directory / file}")
+def start(
+    job: Cluster,
+    *nodes: str,
+    hold: tuple[int, ...] = (),
+    file: str = "run.pt",
+    more: tuple[str, ...] = (),
+    **flags: str,
+) -> None:
+    sizes = (f"--size={SIZE}", f"--epochs={EPOCHS}", f"--checkpoint={job.directory / file}", *more)
     job.start(*nodes, script=SCRIPTS / "leased_checkpoint.py", args=(*sizes, "--hold", *map(str, hold)), **flags)
 
 
@@ -51,3 +60,18 @@ def test_nodes_that_do_not_see_the_same_file_are_told(job: Cluster) -> None:
     job.wait_anywhere(
         r"BadCheckpoint: the ranks do not find the same checkpoint at .*\.pt: rank 0 finds one of step 3,"
     )
+
+
+def test_with_memory_all_workers_may_be_killed_at_once_after_any_step(job: Cluster) -> None:
+    held = (5, 10, 11)
+    start(job, "A", "B", hold=held, more=("--memory=1",), nnodes="2", max_restarts="5")
+    for step in held:
+        workers = job.workers(2, SECONDS)
+        workers.wait_for(f"step {step}")
+        for each in workers:
+            os.kill(each.pid, signal.SIGKILL)
+    job.workers(2, SECONDS)
+    assert job.finish(SECONDS) == {"A": 0, "B": 0}
+    begun = re.findall(r"rank 0 goes on after step (\d+)", "".join(map(job.log, "AB")))
+    assert sorted(map(int, begun)) == [0, *held]
+    assert_each_record_was_used_once_in_each_epoch(job)

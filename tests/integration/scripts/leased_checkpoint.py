@@ -28,6 +28,7 @@ def main() -> None:
     parser.add_argument("--size", type=int, required=True)
     parser.add_argument("--epochs", type=int, required=True)
     parser.add_argument("--checkpoint", required=True)
+    parser.add_argument("--memory", type=int)
     parser.add_argument("--hold", type=int, nargs="*", default=[])
     options = parser.parse_args()
 
@@ -36,7 +37,7 @@ def main() -> None:
     model = Counts(options.size)
     data = elastic_run.data.shards("train", options.size, shard_size=7, epochs=options.epochs)
     path = options.checkpoint.replace("NODE", os.environ["PUPPET_NODE"])
-    checkpoint = Checkpoint(path, every=3, model=model, data=data)
+    checkpoint = Checkpoint(path, every=3, memory=options.memory, model=model, data=data)
     checkpoint.restore()
     print(f"rank {dist.get_rank()} goes on after step {checkpoint.step}", flush=True)
 
