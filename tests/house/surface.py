@@ -22,10 +22,11 @@ SURFACE = lists(
         "elastic_run.compat": "elastic_launch",
         "elastic_run.data": "Part Shard Shards shards",
         "elastic_run.exceptions": """
-        AgentGone AgentTimeout BadCheckpoint BadDataset BadEnvironment BadSampler BadSamplerState BadShardsState
-        ElasticRunError LaunchFailed NoAgent NoLedger ProcessGroupExists PushRefused RanksDiffer RoundOver SamplerError
-        SamplerMisused ServerFull ServerGone ServersError ShardsError ShardsMisused ShardsNotDone ShardsRefused
-        StateLost TableMisused UnsupportedState UsageError WorldSizeRefused
+        AgentGone AgentTimeout BadCheckpoint BadDataset BadEnvironment BadFiles BadRecords BadSampler
+        BadSamplerState BadShardsState ElasticRunError FileChanged LaunchFailed NoAgent NoLedger
+        ProcessGroupExists PushRefused RanksDiffer ReadersError RoundOver SamplerError SamplerMisused ServerFull
+        ServerGone ServersError ShardsError ShardsMisused ShardsNotDone ShardsRefused StateLost TableMisused
+        UnsupportedState UsageError WorldSizeRefused
     """,
         "elastic_run.jax": "initialize",
         "elastic_run.tensorflow": "Checkpoint Records ShardsDataset shards_dataset",
