@@ -198,9 +198,13 @@ class Shards(Iterator[Shard]):
             for each in pushes.registered:
                 offset = each.start_of(self._layout.order, span.shard_index, offset)
             if offset < len(span) or not pushes.registered:
-                return Shard(self._leaser, span, offset)
+                return self._shard_of(span, offset)
             self._leaser.said(span, DONE)
         raise StopIteration
+
+    def _shard_of(self, span: Span, offset: int) -> Shard:
+        """What the script gets of a lease."""
+        return Shard(self._leaser, span, offset)
 
     def flush(self) -> None:
         """Returns when the master has stored everything that was marked done.
