@@ -64,3 +64,11 @@ class RecordReader(Protocol):
     def place(self, file: str, index: int) -> str:
         """Where a person finds that record, for an error."""
         ...
+
+
+def describe_difference(first: str, names: Sequence[str], file: str, own: Sequence[str]) -> str:
+    """How the columns of two files differ."""
+    for number, (one, other) in enumerate(zip(names, own, strict=False), 1):
+        if one != other:
+            return f"the files have different columns: column {number} is {one!r} in {first} and {other!r} in {file}"
+    return f"the files have different columns: {first} has {len(names)}, and {file} has {len(own)}"

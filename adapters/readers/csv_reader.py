@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...rendezvous.host.named_files import open_to_read
-from .contract import SAMPLE, Columns
+from .contract import SAMPLE, Columns, describe_difference
 from .csv_index import LEAD, CsvIndex, Indexed, indexes_of, line_of
 from .csv_kinds import KINDS, kind_of
 from .csv_masks import find_records_fast, find_records_quickly
@@ -71,7 +71,7 @@ class CsvReader:
             if not first:
                 names, first = own, file
             elif own != names:
-                raise BadFiles(_difference(first, names, file, own))
+                raise BadFiles(describe_difference(first, names, file, own))
             sample = sample or rows
         if not first:
             raise BadFiles(f"there is no record in {files[0]}" + (" and the other files" if len(files) > 1 else ""))
@@ -232,11 +232,3 @@ def _kinds(
         if kind not in KINDS:
             raise BadFiles(f"the kind {kind!r} of column {name!r} is unknown: use one of {', '.join(KINDS)}")
     return {name: given.get(name) or kind_of([row[number] for row in sample]) for number, name in enumerate(names)}
-
-
-def _difference(first: str, names: Sequence[str], file: str, own: Sequence[str]) -> str:
-    """How the columns of two files differ."""
-    for number, (one, other) in enumerate(zip(names, own, strict=False), 1):
-        if one != other:
-            return f"the files have different columns: column {number} is {one!r} in {first} and {other!r} in {file}"
-    return f"the files have different columns: {first} has {len(names)}, and {file} has {len(own)}"

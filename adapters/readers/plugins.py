@@ -14,6 +14,10 @@ GROUP = "elastic_run.readers"
 BUILT_IN: Mapping[str, str] = {
     "csv": "csv_reader:CsvReader",
     "tsv": "csv_reader:CsvReader",
+    "parquet": "arrow_readers:ParquetReader",
+    "orc": "arrow_readers:OrcReader",
+    "arrow": "arrow_readers:IpcReader",
+    "feather": "arrow_readers:IpcReader",
 }
 """The module and the class of each."""
 
