@@ -23,7 +23,7 @@ MEMORY = 256 << 20
 """Bytes of decoded groups that are kept, by default."""
 
 _ARRAYS: Mapping[str, Any] = {"int64": np.int64, "uint64": np.uint64, "float64": np.float64, "bool": np.bool_}
-"""Kinds whose values are arrays; those of others are lists."""
+"""Kinds whose values are arrays, beside those of `datetime64`; those of others are lists."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,7 +92,7 @@ class ArrowReader:
         wanted, ends = np.asarray(indices, np.int64), self._ends[file]
         groups = ends.searchsorted(wanted, "right")
         found: dict[str, Any] = {
-            name: np.empty(len(wanted), _ARRAYS[kind]) if kind in _ARRAYS else [None] * len(wanted)
+            name: np.empty(len(wanted), _dtype_of(kind)) if _dtype_of(kind) else [None] * len(wanted)
             for name, kind in self._kinds.items()
         }
         bad: dict[int, str] = {}
@@ -101,7 +101,7 @@ class ArrowReader:
             rows = wanted[positions] - (int(ends[number - 1]) if number else 0)
             group = self._decoded(file, number)
             for name, values in group.values.items():
-                if self._kinds[name] in _ARRAYS:
+                if _dtype_of(self._kinds[name]):
                     found[name][positions] = values[rows]
                 elif len(rows) == 1:  # a twentieth of what `take` needs
                     found[name][int(positions[0])] = values[int(rows[0])].as_py()
@@ -116,7 +116,7 @@ class ArrowReader:
         if bad:
             kept = [position for position in range(len(wanted)) if position not in bad]
             for name, values in found.items():
-                found[name] = values[kept] if self._kinds[name] in _ARRAYS else [values[place] for place in kept]
+                found[name] = values[kept] if _dtype_of(self._kinds[name]) else [values[place] for place in kept]
         return Columns(found, [BadRow(position, bad[position]) for position in sorted(bad)])
 
     def _decoded(self, file: str, number: int) -> DecodedGroup:
@@ -226,6 +226,11 @@ def _kinds_of(file: str, schema: Any, given: Mapping[str, str]) -> dict[str, str
     return found
 
 
+def _dtype_of(kind: str) -> Any:
+    """Numpy's type of the values of that kind; None where they are a list."""
+    return _ARRAYS.get(kind) or (kind if kind.startswith("datetime64") else None)
+
+
 def _kind_of(type_: Any) -> str:
     """What a type of pyarrow is called here."""
     types = pa.types
@@ -240,6 +245,10 @@ def _kind_of(type_: Any) -> str:
     )
     if types.is_dictionary(type_):
         return _kind_of(type_.value_type)
+    if types.is_timestamp(type_):
+        return f"datetime64[{type_.unit}]"
+    if types.is_date32(type_):
+        return "datetime64[D]"
     return next((kind for check, kind in checks if check(type_)), str(type_))
 
 
@@ -263,8 +272,8 @@ def _group_of(table: Any, kinds: Mapping[str, str]) -> DecodedGroup:
         elif kind in _ARRAYS and column.null_count:
             missing[name] = column.is_null().to_numpy(zero_copy_only=False)
             column = column.fill_null(False if kind == "bool" else 0)
-        if kind in _ARRAYS:
-            column = column.to_numpy(zero_copy_only=False).astype(_ARRAYS[kind], copy=False)
+        if dtype := _dtype_of(kind):
+            column = column.to_numpy(zero_copy_only=False).astype(dtype, copy=False)
         values[name] = column
         size += column.nbytes
     return DecodedGroup(values, missing, size)

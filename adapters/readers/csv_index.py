@@ -127,7 +127,8 @@ def buffers(path: Path, start: int, stop: int) -> Iterator[tuple[Any, int]]:
                 read += more
             if read < size:
                 raise FileChanged(f"{path} became shorter while it was read")
-            array[LEAD + read :] = 0
+            if size < BUFFER:
+                array[LEAD + read :] = 0
             yield array, read
             array[:LEAD] = array[read : read + LEAD]
             start += read
@@ -135,14 +136,16 @@ def buffers(path: Path, start: int, stop: int) -> Iterator[tuple[Any, int]]:
 
 def _count_piece(each: Indexed, start: int) -> Any:
     """What `count_blocks` finds in one piece of a file."""
-    found: list[Any] = []
-    for array, size in buffers(each.known.path, start, min(start + PIECE, each.known.size)):
-        if start == each.begin and not found:
+    stop = min(start + PIECE, each.known.size)
+    found = np.empty((-(-(stop - start) // BLOCK), WIDTH), np.int32)
+    done = 0
+    for array, size in buffers(each.known.path, start, stop):
+        if start == each.begin and not done:
             array[:LEAD] = LF  # the header's end, or the file's beginning: an empty line may follow
-        blocks = np.empty((-(-size // BLOCK), WIDTH), np.int32)
-        count_blocks(array, LEAD, len(blocks), np.uint8(each.delimiter), blocks)
-        found.append(blocks)
-    return np.concatenate(found)
+        blocks = -(-size // BLOCK)
+        count_blocks(array, LEAD, blocks, each.delimiter, found[done:])
+        done += blocks
+    return found
 
 
 def _joined_blocks(each: Indexed, counted: Sequence[Any]) -> CsvIndex:

@@ -19,7 +19,7 @@ from numba.extending import intrinsic as _intrinsic
 
 from .csv_split import CR, LF, QUOTE, find_records
 
-BLOCK = 1 << 13
+BLOCK = 1 << 14
 """Bytes, of which the index keeps one place where a record begins: what is read for a random record, at least."""
 
 OUTSIDE, INSIDE = 0, 1
@@ -136,6 +136,36 @@ def find_records_quickly(data: Any, start: int, size: int, delimiter: int, start
 
 
 @compiled
+def count_lines(data: Any, begin: int, found: Any) -> bool:
+    """Counts one block as `count_blocks`, if there is no quote in it: whether that is so. A third of the time."""
+    one, last, before_last = np.uint64(1), np.uint64(63), np.uint64(62)
+    feeds_before = bits_of(data, begin - 64, np.uint8(LF))
+    count = any_quotes = np.uint64(0)
+    for at in range(begin, begin + BLOCK, 64):
+        feeds = bits_of(data, at, np.uint8(LF))
+        any_quotes |= bits_of(data, at, np.uint8(QUOTE))
+        after_feed = (feeds << one) | (feeds_before >> last)
+        after_two = (feeds << np.uint64(2)) | (feeds_before >> before_last)
+        count += count_bits(feeds)
+        if feeds & (after_feed | after_two) != np.uint64(0):
+            after_return = bits_of(data, at - 1, np.uint8(CR))
+            count -= count_bits(feeds & (after_feed | (after_return & after_two)))
+        feeds_before = feeds
+    if any_quotes != np.uint64(0):
+        return False
+    found[:] = 0
+    found[OUTSIDE] = count
+    found[FIRST] = found[FIRST + INSIDE] = -1
+    for place in range(BLOCK):
+        at = begin + place
+        if data[at] == LF:
+            found[FIRST] = place
+            found[BLANK] = data[at - 1] == LF or (data[at - 1] == CR and data[at - 2] == LF)
+            break
+    return True
+
+
+@compiled
 def count_blocks(data: Any, start: int, blocks: int, delimiter: Any, found: Any) -> None:
     """Counts `blocks` of BLOCK bytes of an array of uint8 from `start` on, which has 64 bytes before it.
 
@@ -143,11 +173,17 @@ def count_blocks(data: Any, start: int, blocks: int, delimiter: Any, found: Any)
         found: int32, of (blocks, WIDTH).
     """
     one, last, before_last = np.uint64(1), np.uint64(63), np.uint64(62)
+    delimiter = np.uint8(delimiter)
+    any_quotes = False
     for block in range(blocks):
         begin = start + block * BLOCK
+        if not any_quotes and count_lines(data, begin, found[block]):  # a block with quotes seldom stands alone
+            continue
+        any_quotes = False
         feeds_before = bits_of(data, begin - 64, np.uint8(LF))
         returns_before = bits_of(data, begin - 64, np.uint8(CR))
         quotes_before = bits_of(data, begin - 64, np.uint8(QUOTE))
+        delimiters_before = bits_of(data, begin - 64, delimiter)
         inside_before = np.uint64(0)
         outside_count = inside_count = stray_outside = stray_inside = np.uint64(0)
         first_outside = first_inside = -1
@@ -161,13 +197,12 @@ def count_blocks(data: Any, start: int, blocks: int, delimiter: Any, found: Any)
             after_two = (feeds << np.uint64(2)) | (feeds_before >> before_last)
             after_return = (returns << one) | (returns_before >> last)
             ends = feeds & ~(after_feed | (after_return & after_two))
-            inside = inside_before
-            if quotes != np.uint64(0):
-                inside ^= parity_of(quotes)
-                delimiters = (bits_of(data, at, delimiter) << one) | (bits_of(data, at - 64, delimiter) >> last)
-                stray = quotes & ~(after_feed | delimiters | (quotes << one) | (quotes_before >> last))
-                stray_outside |= stray & inside
-                stray_inside |= stray & ~inside
+            delimiters = bits_of(data, at, delimiter)
+            inside = parity_of(quotes) ^ inside_before
+            before = (feeds | delimiters | quotes) << one | (feeds_before | delimiters_before | quotes_before) >> last
+            any_quotes |= quotes != np.uint64(0)
+            stray_outside |= quotes & inside & ~before
+            stray_inside |= quotes & ~inside & ~before
             if first_outside < 0 and feeds & ~inside != np.uint64(0):
                 lowest = lowest_bit(feeds & ~inside)
                 first_outside, blank_outside = place + np.int64(lowest), ~(ends >> lowest) & one
@@ -177,7 +212,7 @@ def count_blocks(data: Any, start: int, blocks: int, delimiter: Any, found: Any)
             outside_count += count_bits(ends & ~inside)
             inside_count += count_bits(ends & inside)
             inside_before = np.uint64(0) - (inside >> last)
-            feeds_before, returns_before, quotes_before = feeds, returns, quotes
+            feeds_before, returns_before, quotes_before, delimiters_before = feeds, returns, quotes, delimiters
         found[block, OUTSIDE] = outside_count
         found[block, INSIDE] = inside_count
         found[block, FIRST] = first_outside

@@ -48,7 +48,7 @@ def reader_class(name: str, file: str) -> type[RecordReader]:
             return cast(type[RecordReader], getattr(import_module(f".{module}", __package__), wanted))
         except ModuleNotFoundError as error:
             raise BadFiles(
-                f"{file} cannot be read without the package {error.name}: pip install 'elastic-run[readers]'"
+                f"{file} cannot be read without the package {error.name}: install elastic-run with its extra `readers`"
             ) from None
     from importlib.metadata import entry_points  # here, because few scripts need it, and it takes a while to load
 

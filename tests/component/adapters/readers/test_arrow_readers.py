@@ -69,7 +69,7 @@ def test_records_are_the_same_in_every_format(format: str, tmp_path: Path) -> No
 
 
 def test_types_become_the_kinds_of_their_values(tmp_path: Path) -> None:
-    day = datetime.datetime(2026, 11, 27)
+    time = datetime.datetime(2026, 11, 27, 10, 30)
     columns = {
         "small": pa.array([1, 2], pa.uint8()),
         "hash": pa.array([2**64 - 1, 0], pa.uint64()),
@@ -77,19 +77,21 @@ def test_types_become_the_kinds_of_their_values(tmp_path: Path) -> None:
         "flag": pa.array([True, False]),
         "word": pa.array(["b", None], pa.dictionary(pa.int8(), pa.string())),
         "long": pa.array(["y", "z"], pa.large_string()),
-        "day": pa.array([day, None], pa.timestamp("us")),
+        "time": pa.array([time, None], pa.timestamp("us")),
+        "day": pa.array([time.date(), None]),
         "list": pa.array([[1, 2], []]),
         "money": pa.array([decimal.Decimal("1.50"), None], pa.decimal128(5, 2)),
     }
     parquet.write_table(pa.table(columns), tmp_path / "a.parquet")
     opened = data.open(tmp_path)
     assert [*opened.columns.values()][:6] == ["int64", "uint64", "float64", "bool", "str", "str"]
-    assert (opened.columns["day"], opened.columns["money"]) == ("timestamp[us]", "decimal128(5, 2)")
+    assert (opened.columns["time"], opened.columns["day"]) == ("datetime64[us]", "datetime64[D]")
     read = opened.read([1, 0])
     assert read["hash"].tolist() == [0, 2**64 - 1] and read["flag"].tolist() == [False, True]
     assert math.isnan(read["half"][0]) and read["half"][1] == 0.5
     assert (read["word"], read["long"], read["list"]) == ([None, "b"], ["z", "y"], [[], [1, 2]])
-    assert (read["day"], read["money"]) == ([None, day], [None, decimal.Decimal("1.50")])
+    assert read["time"].tolist() == [None, time] and read["day"].tolist() == [None, time.date()]
+    assert opened.columns["money"] == "decimal128(5, 2)" and read["money"] == [None, decimal.Decimal("1.50")]
 
 
 def test_a_whole_number_without_a_value_is_a_bad_row_unless_it_is_read_as_a_float(tmp_path: Path) -> None:
