@@ -1,7 +1,9 @@
 """What a script gets of files: records by number, shards, bad rows by their share, errors before anything starts."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ import pytest
 
 from elastic_run import data
 from elastic_run.exceptions import BadFiles, BadRecords, BadShardsState
+from elastic_run.torch import ElasticIterableDataset, Records
 
 
 @pytest.fixture
@@ -176,3 +179,27 @@ def test_a_class_of_a_package_is_a_format(monkeypatch: pytest.MonkeyPatch) -> No
     assert squares.read([5, 0, 2]) == {"square": [4, 0, 4]}
     with pytest.raises(TypeError, match="delimiter"):
         data.open("squares://a", delimiter=";")
+
+
+def test_records_are_read_in_the_processes_of_a_loader(folder: Path) -> None:
+    numbers = data.open(folder)
+
+    def read(records: Records) -> Iterator[int]:
+        yield from numbers.read(records.indices, records.file)["n"].tolist()
+
+    loader = ElasticIterableDataset(numbers.shards("l", shard_size=10), read).loader(batch_size=7, num_workers=2)
+    seen = list[int]()
+    for batch in loader:
+        seen += batch.tolist()
+        loader.commit()
+    assert sorted(seen) == [*range(60)]
+
+
+def test_nothing_heavy_is_loaded_before_files_are_opened_nor_pyarrow_for_csv(folder: Path) -> None:
+    script = (
+        "import sys, elastic_run.data\n"
+        "assert not {'numpy', 'numba', 'pyarrow'} & sys.modules.keys()\n"
+        f"elastic_run.data.open({str(folder)!r}).read([1])\n"
+        "assert 'numba' in sys.modules and 'pyarrow' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=100)
