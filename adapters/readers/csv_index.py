@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import json
 import os
+import random
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -28,6 +29,9 @@ from .found_files import KnownFile
 
 PIECE = 64 << 20
 """Bytes that one thread counts at a time."""
+
+BATCH = 1 << 30
+"""Bytes of files that are counted before their indexes are kept."""
 
 BUFFER = 512 << 10
 """Bytes that are read at once: they fit beside each other into a core's cache. A multiple of BLOCK."""
@@ -90,12 +94,23 @@ def indexes_of(files: Sequence[Indexed]) -> list[CsvIndex]:
         BadFiles: a quoted field is never closed.
         FileChanged: a file was written meanwhile.
     """
-    found = [_kept_index(each) for each in files]
-    missing = [each for each, index in zip(files, found, strict=True) if index is None]
-    made = _made_indexes(missing)
-    for each in missing:
-        _keep_index(each, made[each.known.path])
-    return [index or made[each.known.path] for each, index in zip(files, found, strict=True)]
+    found = {each.known.path: _kept_index(each) for each in files}
+    missing = [each for each in files if found[each.known.path] is None]
+    # Workers that begin together make different ones, and find those of the others.
+    random.Random().shuffle(missing)
+    while missing:
+        batch, size = list[Indexed](), 0
+        while missing and size < BATCH:
+            each = missing.pop()
+            if (index := _kept_index(each)) is None:
+                batch.append(each)
+                size += each.known.size
+            found[each.known.path] = index
+        made = _made_indexes(batch)
+        for each in batch:
+            _keep_index(each, made[each.known.path])
+        found |= made
+    return [index for each in files if (index := found[each.known.path]) is not None]
 
 
 def _made_indexes(files: Sequence[Indexed]) -> dict[Path, CsvIndex]:

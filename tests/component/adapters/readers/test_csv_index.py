@@ -3,6 +3,7 @@
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -120,6 +121,30 @@ def test_an_index_is_kept_for_this_user_alone_and_used_again(tmp_path: Path) -> 
     again = index_of(path)
     assert (again.size, again.begins.tolist()) == (made.size, made.begins.tolist())
     assert kept(path).stat() == written
+
+
+def test_what_another_worker_has_indexed_meanwhile_is_not_indexed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = [tmp_path / f"{number}.csv" for number in range(9)]
+    for path in paths:
+        path.write_bytes(b"1,2\n" * 10)
+        index_of(path)
+    others = {kept(path): kept(path).read_bytes() for path in paths}
+    for each in others:
+        each.unlink()
+    counted, count = list[int](), csv_index.count_blocks
+
+    def count_beside_another(*arguments: Any) -> None:
+        count(*arguments)
+        counted.append(1)
+        for each, content in others.items():
+            each.write_bytes(content)
+
+    monkeypatch.setattr(csv_index, "count_blocks", count_beside_another)
+    monkeypatch.setattr(csv_index, "BATCH", 1)
+    found = indexes_of([Indexed(known(str(path)), 0, COMMA) for path in paths])
+    assert [index.size for index in found] == [10] * 9 and len(counted) == 1
 
 
 @pytest.mark.parametrize("change", ["cut", "byte", "size", "other", "empty", "words", "pipe", "link"])
