@@ -213,7 +213,7 @@ class Shards(Iterator[Shard]):
                 offset, *cuts = each.cuts(self._layout.order, span.shard_index, lease, offset)
                 end = min([*cuts, end])
             if offset < end or not pushes.registered:
-                return Shard(self._leaser, span, offset, end)
+                return self._shard_of(span, offset, end)
             self._leaser.said(span, DONE)
         raise StopIteration
 
@@ -229,6 +229,10 @@ class Shards(Iterator[Shard]):
             )
         self._leaser.begin()
         return rest
+
+    def _shard_of(self, span: Span, offset: int, end: int) -> Shard:
+        """What the script gets of a lease."""
+        return Shard(self._leaser, span, offset, end)
 
     def flush(self) -> None:
         """Returns when the master has stored everything that was marked done.

@@ -1,16 +1,37 @@
-"""Leased data: shards of a dataset, of which each rank asks for as many as it can do.
+"""Leased data: shards of a dataset, of which each rank asks for as many as it can do, and files of records.
 
     for shard in elastic_run.data.shards("train", 1_000_000, shard_size=1000, epochs=3):
         for index in shard.indices:
             ...
         shard.done()
 
+    clicks = elastic_run.data.open("data/*.csv")
+    for shard in clicks.shards("train", shard_size=4096):
+        columns = shard.read()
+        ...
+        shard.done()
+
 No framework is needed. For batches of PyTorch see `elastic_run.torch`.
 """
 
 from .adapters.client.shards import Part, Shard, Shards, shards
+from .adapters.readers.contract import BadRow, Columns, RecordReader
+from .adapters.readers.opened import RecordFiles, RecordShard, RecordShards
+from .adapters.readers.opened import open_files as open
 
-__all__ = ["Part", "Shard", "Shards", "shards"]
+__all__ = [
+    "BadRow",
+    "Columns",
+    "Part",
+    "RecordFiles",
+    "RecordReader",
+    "RecordShard",
+    "RecordShards",
+    "Shard",
+    "Shards",
+    "open",
+    "shards",
+]
 
 
 def __dir__() -> list[str]:

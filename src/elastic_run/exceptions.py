@@ -20,6 +20,10 @@
     │   ├── ServerGone     (ConnectionError)    a server does not answer
     │   ├── ServerFull     (MemoryError)    the rows do not fit into the server's memory
     │   └── PushRefused    (RuntimeError)   the records are not this worker's any more, or not in their order
+    ├── ReadersError                        data.open: files of records
+    │   ├── BadFiles       (ValueError)     there are none, they do not fit together, or nothing can read them
+    │   ├── BadRecords     (ValueError)     a record does not fit the columns, or too many do not
+    │   └── FileChanged    (RuntimeError)   a file is not the one any more that was opened
     ├── SamplerError                       torch: ElasticBatchSampler
     │   ├── BadSampler        (ValueError)     the script asks for what cannot be
     │   ├── WorldSizeRefused   (ValueError)     so many ranks cannot train like this
@@ -41,6 +45,7 @@ from .adapters.client.commits import StateLost
 from .adapters.client.context import BadEnvironment
 from .adapters.client.ledger_client import NoLedger, RoundOver, ShardsMisused, ShardsNotDone, ShardsRefused
 from .adapters.client.rounds import NoAgent
+from .adapters.readers.errors import BadFiles, BadRecords, FileChanged, ReadersError
 from .adapters.servers.errors import PushRefused, ServerFull, ServerGone, ServersError, TableMisused
 from .adapters.torch.errors import ProcessGroupExists, UnsupportedState
 from .launcher.errors import LaunchFailed, UsageError
@@ -61,16 +66,20 @@ __all__ = [
     "BadCheckpoint",
     "BadDataset",
     "BadEnvironment",
+    "BadFiles",
+    "BadRecords",
     "BadSampler",
     "BadSamplerState",
     "BadShardsState",
     "ElasticRunError",
+    "FileChanged",
     "LaunchFailed",
     "NoAgent",
     "NoLedger",
     "ProcessGroupExists",
     "PushRefused",
     "RanksDiffer",
+    "ReadersError",
     "RoundOver",
     "SamplerError",
     "SamplerMisused",

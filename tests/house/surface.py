@@ -20,12 +20,15 @@ SURFACE = lists(
         servers tensorflow torch trace xgboost
     """,
         "elastic_run.compat": "elastic_launch",
-        "elastic_run.data": "Part Shard Shards shards",
+        "elastic_run.data": """
+        BadRow Columns Part RecordFiles RecordReader RecordShard RecordShards Shard Shards open shards
+    """,
         "elastic_run.exceptions": """
-        AgentGone AgentTimeout BadCheckpoint BadDataset BadEnvironment BadSampler BadSamplerState BadShardsState
-        ElasticRunError LaunchFailed NoAgent NoLedger ProcessGroupExists PushRefused RanksDiffer RoundOver SamplerError
-        SamplerMisused ServerFull ServerGone ServersError ShardsError ShardsMisused ShardsNotDone ShardsRefused
-        StateLost TableMisused UnsupportedState UsageError WorldSizeRefused
+        AgentGone AgentTimeout BadCheckpoint BadDataset BadEnvironment BadFiles BadRecords BadSampler
+        BadSamplerState BadShardsState ElasticRunError FileChanged LaunchFailed NoAgent NoLedger
+        ProcessGroupExists PushRefused RanksDiffer ReadersError RoundOver SamplerError SamplerMisused ServerFull
+        ServerGone ServersError ShardsError ShardsMisused ShardsNotDone ShardsRefused StateLost TableMisused
+        UnsupportedState UsageError WorldSizeRefused
     """,
         "elastic_run.jax": "initialize",
         "elastic_run.tensorflow": "Checkpoint Records ShardsDataset shards_dataset",
@@ -48,6 +51,14 @@ MEMBERS = lists(
     """,
         "elastic_run.compat.elastic_launch": "",
         "elastic_run.data.Part": "",
+        "elastic_run.data.BadRow": "position why",
+        "elastic_run.data.Columns": "",
+        "elastic_run.data.RecordFiles": "read shards skipped",
+        "elastic_run.data.RecordReader": "columns place read size",
+        "elastic_run.data.RecordShard": """
+        done epoch file index indices key number offset progress read start stop
+    """,
+        "elastic_run.data.RecordShards": "close flush load_state_dict mark part state_dict",
         "elastic_run.data.Shard": "done epoch file index indices key number offset progress start stop",
         "elastic_run.data.Shards": "close flush load_state_dict mark part state_dict",
         "elastic_run.servers.Adagrad": "code eps initial_accumulator_value lr",

@@ -393,6 +393,22 @@ PYTHON: Mapping[str, Run | str] = {
         "assert state.step == 10\n",
         job="in place, with attempts",
     ),
+    "readers: class Warehouse:": Run(
+        after="from elastic_run.data import RecordReader\n"
+        "made: RecordReader = Warehouse(['w'], {})\n"
+        "assert made.read('w', range(made.size('w')))['square'][9] == 81\n",
+        job="",
+    ),
+    "readers: from elastic_run import data": Run(
+        "from pathlib import Path\nPath('data').mkdir()\n"
+        "lines = [f'{user},{user / 4},title {user}\\n' for user in range(10_000)]\n"
+        "for name in ('a', 'b'):\n"
+        "    Path('data', name + '.csv').write_text('user,price,title\\n' + ''.join(lines))\n",
+        "assert (len(clicks), clicks.columns) == (20_000, {'user': 'int64', 'price': 'float64', 'title': 'str'})\n"
+        "assert clicks.read([17, 5, 19_999])['user'].tolist() == [17, 5, 9_999]\n",
+        job="",
+        instead={"1_000_000": "19_999"},
+    ),
     "servers: from elastic_run import data, servers": "its model is left out; test_examples.py runs a whole one",
     "in-place: rounds = elastic_run.rounds()": "its connections are left out; test_own_ring.py runs a whole one",
     "observe: from elastic_run import trace": Run(
