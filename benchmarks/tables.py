@@ -21,12 +21,11 @@ import numpy as np
 import torch
 from torch.distributed import rpc
 
-from elastic_run.adapters.servers.client import ServerConnection
 from elastic_run.adapters.servers.job_servers import ServerOrders
 from elastic_run.adapters.servers.requests import PushSource
 from elastic_run.adapters.servers.specs import Adagrad, TableSpec, Uniform
-from elastic_run.master.servers.slot_table import NOBODY, SLOTS, RunningServer, SlotTable
 from elastic_run.rendezvous.wire.values import encode
+from tests.doubles.one_server import OneServer, table_of_one
 
 from .arena import free_port
 
@@ -58,24 +57,22 @@ def ours(batches: int) -> dict[str, tuple[float, float]]:
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdin is not None
         assert server.stdout is not None
-        nobody = (NOBODY,) * SLOTS
-        table = SlotTable(1, (), (RunningServer(0, "only", "here"),), (0,) * SLOTS, nobody, nobody)
-        print(encode(ServerOrders(table, "only")).decode(), file=server.stdin, flush=True)
-        connection = ServerConnection(server.stdout.readline().split()[1])
+        print(encode(ServerOrders(table_of_one(""), "only")).decode(), file=server.stdin, flush=True)
+        connection = OneServer(table_of_one(server.stdout.readline().split()[1]))
         connection.open_table(TableSpec("t", COLUMNS, Adagrad(lr=0.02), Uniform()))
         gradients, records = np.ones((BATCH, COLUMNS), np.float32), iter(range(10**9))
 
         def push(ids: Any) -> None:
             begin = next(records)
-            connection.push(PushSource("d", 0, 0, begin, begin + 1), {"t": (ids, gradients)})
+            connection.push(PushSource("d", 0, 0, begin, begin + 1), t=(ids, gradients))
 
         everything = np.arange(IDS)
         for first in range(0, IDS, BATCH):  # each row is made, as torch's are from the beginning
             ids = everything[first : first + BATCH]
             begin = next(records)
-            connection.push(PushSource("d", 0, 0, begin, begin + 1), {"t": (ids, gradients[: len(ids)])})
+            connection.push(PushSource("d", 0, 0, begin, begin + 1), t=(ids, gradients[: len(ids)]))
         found = {
-            "pulled": _rates(lambda ids: connection.pull({"t": ids}), server.pid, batches),
+            "pulled": _rates(lambda ids: connection.pull(t=ids), server.pid, batches),
             "pushed": _rates(push, server.pid, batches),
         }
         connection.close()

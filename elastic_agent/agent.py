@@ -203,12 +203,8 @@ class Agent:
             keys,
             lambda exit_: self._current(self._worker_server.rounds.get(exit_.rank, 0)) == exit_.round,
         )
-        self._hosting = None
-        if host is not None:
-            from .hosting import HostParts  # here, because few jobs have what is hosted
-
-            parts = HostParts(setup, store, keys, waits, inbox, output.say, self._workers.more_services)
-            self._hosting = host(parts)
+        more = self._workers.more_services
+        self._hosting = host(setup, store, keys, waits, inbox, output.say, more) if host else None
         self._node = NodeRegistration(
             setup,
             store,

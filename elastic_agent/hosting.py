@@ -3,35 +3,12 @@
 from collections.abc import Callable
 from typing import Protocol
 
-from ..rendezvous.base.frozen import dataclass
 from ..rendezvous.keys import Keys
 from ..rendezvous.store.contract import Store
 from ..rendezvous.store.waits import Waits
 from .inbox import Inbox
 from .setup import Setup
 from .workers.services import Services
-
-
-@dataclass(frozen=True, slots=True)
-class HostParts:
-    """What an agent gives to such a wing.
-
-    Attributes:
-        setup: what the agent is started with.
-        store, keys: where the job is.
-        waits: what waits for the store on this node.
-        inbox: what the agent knows; its news wake everybody.
-        say: prints one line for a person.
-        services: makes an empty set of processes, each watched, shown and ended as services of the workers are.
-    """
-
-    setup: Setup
-    store: Store
-    keys: Keys
-    waits: Waits
-    inbox: Inbox
-    say: Callable[[str], None]
-    services: Callable[[], Services]
 
 
 class HostedProcesses(Protocol):
@@ -63,5 +40,28 @@ class HostedProcesses(Protocol):
         ...
 
 
-Host = Callable[[HostParts], HostedProcesses]
-"""Makes one, for one agent."""
+class Host(Protocol):
+    """Makes them, for one agent."""
+
+    def __call__(
+        self,
+        setup: Setup,
+        store: Store,
+        keys: Keys,
+        waits: Waits,
+        inbox: Inbox,
+        say: Callable[[str], None],
+        services: Callable[[], Services],
+        /,
+    ) -> HostedProcesses:
+        """Made of what the agent has.
+
+        Args:
+            setup: what the agent is started with.
+            store, keys: where the job is.
+            waits: what waits for the store on this node.
+            inbox: what the agent knows; its news wake everybody.
+            say: prints one line for a person.
+            services: makes an empty set of processes, each watched, shown and ended as services of the workers are.
+        """
+        ...

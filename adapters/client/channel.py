@@ -145,10 +145,14 @@ class Channel:
         except OSError as error:
             raise AgentGone(f"cannot send a request to the agent ({error}): its launcher has exited") from None
 
+    def fileno(self) -> int:
+        """For `poll`."""
+        return self._socket.fileno()
+
     def ready(self) -> bool:
         """Whether there is something to receive: `receive` will hardly wait."""
         poll = select.poll()
-        poll.register(self._socket, select.POLLIN)
+        poll.register(self, select.POLLIN)
         return bool(poll.poll(0))
 
     def receive(self, timeout: float | None = None) -> Back:

@@ -17,14 +17,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from ...master.data.ledger import DONE, Answer, Ledger, Mark, Piece, Position, Request, Tracking, fresh
+from ...master.data.ledger import DONE, Answer, Dataset, Mark, Piece, Position, Request, Tracking
 from ...master.data.shard import Layout, ShardsError, Span
 from ...rendezvous.base.visible import visible
 from ...rendezvous.wire.frame import TooLong
 from ...rendezvous.wire.values import Malformed
 from . import pushes
-from .channel import Back, Call, Channel
+from .channel import Call, Channel
 from .context import AGENT, context
+from .own_ledger import OwnLedger
 from .saves import Saves
 
 AHEAD = 0.5
@@ -105,28 +106,6 @@ def client_of(environment: Mapping[str, str] | None) -> Client:
     return Client(agent, here.round, here.rank, here.world_size)
 
 
-class _Here:
-    """The ledger of a world of one, in the process itself."""
-
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
-        self._answer: Answer | None = None
-
-    def send(self, call: Call) -> None:
-        assert call.request is not None
-        self._answer = self._ledger.answer(call.request, time.monotonic())
-
-    def ready(self) -> bool:
-        return True
-
-    def receive(self, timeout: float | None = None) -> Back:
-        assert self._answer is not None, "there is nobody to wait for"
-        return Back(self._answer)
-
-    def close(self) -> None:
-        pass
-
-
 @dataclass(slots=True)
 class _Numbers:
     """What the ledger knows this process by, in one round; a dataset that is closed and opened again counts on."""
@@ -152,6 +131,9 @@ class Leaser:
         queue: leases that are not begun.
         begun: by shard index, what was given out and is not done; parts do not follow that.
         marks: what was said, and not sent.
+        granted: by shard index, in which round of the job it was leased, where its gradients go to tables.
+        pushing: a shard of which a push is on its way, or has failed.
+        rest: of a shard in parts, one of which is done: from which record on the next part is.
         outstanding: the request whose answer is not known.
         ended: there will be no more leases.
         dry: the last exchange gave none, for now.
@@ -170,6 +152,9 @@ class Leaser:
     queue: "deque[Piece]" = field(default_factory=deque[Piece])
     begun: dict[int, Span] = field(default_factory=dict[int, Span])
     marks: dict[int, int] = field(default_factory=dict[int, int])
+    granted: dict[int, int] = field(default_factory=dict[int, int])
+    pushing: Span | None = None
+    rest: tuple[Span, int] | None = None
     restored: Position | None = None
     outstanding: Request | None = None
     opened: bool = False
@@ -181,7 +166,7 @@ class Leaser:
     pace: float | None = None
     given: float | None = None
     sent: float = 0.0
-    wire: Channel | _Here | None = None
+    wire: Channel | OwnLedger | None = None
     numbers: _Numbers = field(default_factory=_Numbers)
 
     # -- what others call -----------------------------------------------------------------------------------------
@@ -216,6 +201,7 @@ class Leaser:
             self.marks[span.shard_index] = offset
             if offset == DONE:
                 del self.begun[span.shard_index]
+                self.granted.pop(span.shard_index, None)
         if self.saves:
             self.saves.committed()
 
@@ -295,13 +281,13 @@ class Leaser:
             self._check_usable()
             if self.opened:
                 return
+            dataset = replace(self.layout.dataset(self.tracking), alone=bool(pushes.registered))
             if self.wire is None:
-                self._connect()
+                self._connect(dataset)
             if self.part:
                 self.opened = True
                 return
             if self.outstanding is None:
-                dataset = replace(self.layout.dataset(self.tracking), alone=bool(pushes.registered))
                 self._send(replace(self._request("open"), dataset=dataset, restored=self.restored))
             self._settle()
 
@@ -327,7 +313,7 @@ class Leaser:
 
     # -- requests -------------------------------------------------------------------------------------------------
 
-    def _connect(self) -> None:
+    def _connect(self, dataset: Dataset) -> None:
         key = (self.client, self.part, self.layout.name)
         numbers = _numbers.setdefault(key, _Numbers())
         holder = numbers.holder() if numbers.holder else None
@@ -340,7 +326,7 @@ class Leaser:
             self.wire = Channel(self.client.agent, rank=self.client.rank)
             self.numbers = numbers
         else:
-            self.wire = _Here(Ledger(fresh(self.layout.dataset(self.tracking)), time.monotonic()))
+            self.wire = OwnLedger(dataset)
         numbers.holder = weakref.ref(self)
 
     def _request(self, kind: Literal["open", "exchange", "cut"]) -> Request:
@@ -387,6 +373,7 @@ class Leaser:
             self.numbers.cuts = request.cut
         else:
             self.queue.extend(answer.leases)
+            self.granted.update((piece.shard_index, answer.round) for piece in answer.leases if answer.round)
             self.ended |= answer.ended
             if request.wants:
                 self.dry = not answer.leases
@@ -396,8 +383,7 @@ class Leaser:
         assert self.wire is not None
         told = time.monotonic() + QUIET
         while True:
-            left = None if deadline is None else max(0.001, deadline - time.monotonic())
-            back = self.wire.receive(left)
+            back = self.wire.receive(None if deadline is None else max(0.001, deadline - time.monotonic()))
             answer = back.answer or Answer("later", back.text)
             match answer.kind:
                 case "ok":
@@ -409,23 +395,21 @@ class Leaser:
                 case "refused":
                     raise ShardsRefused(visible(answer.text))
                 case "later":
-                    now = time.monotonic()
-                    if now >= told:
-                        told = now + REMINDER
-                        print(
-                            f"[elastic-run] rank {self.client.rank} waits: {visible(answer.text)}",
-                            file=sys.stderr,
-                            flush=True,
-                        )
+                    if time.monotonic() >= told:
+                        told = time.monotonic() + REMINDER
+                        words = f"[elastic-run] rank {self.client.rank} waits: {visible(answer.text)}"
+                        print(words, file=sys.stderr, flush=True)
                     self.wire.send(Call("ledger", self.client.round, request))
 
     def _give_back(self, deadline: float) -> None:
         if self.outstanding:
             self._settle(deadline)
         # What a part has given out, the main process may still say to be done.
-        rest = tuple(sorted({*(piece.shard_index for piece in self.queue), *self.begun}))
+        rest = {*(piece.shard_index for piece in self.queue), *self.begun}
+        if self.pushing:  # its last push may still come to a server: only a new round tells it from another worker's
+            rest.discard(self.pushing.shard_index)
         if rest or self.marks:
-            self._exchange(0, rest)
+            self._exchange(0, tuple(sorted(rest)))
             self._settle(deadline)
 
     def _fill(self) -> bool:

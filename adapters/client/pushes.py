@@ -7,13 +7,22 @@ from typing import Protocol
 
 
 class Pushes(Protocol):
-    """Pushes what a script has computed from records, when it names them; `dataset`: `Layout.order`."""
+    """Pushes what a script has computed from records, when it names them.
 
-    def start_of(self, dataset: str, shard_index: int, offset: int) -> int:
-        """From which record on the shard is to be used, where the ledger says `offset`: the others are applied."""
+    `dataset` is `Layout.order`; `lease` is the round of the job in which the shard was leased: whoever has it after a
+    lost worker has a higher one.
+    """
+
+    def cuts(self, dataset: str, shard_index: int, lease: int, offset: int) -> list[int]:
+        """Marks of the shard, at least one, ascending: the first is where it begins, and no push may cross another.
+
+        What lies before a mark is applied in some of the model already, and what lies before the first in all of it.
+        The ledger says `offset`, and nothing before that is done again. From now on no push counts that was made under
+        an earlier lease, so that the marks stay where they are.
+        """
         ...
 
-    def push(self, dataset: str, shard_index: int, begin: int, end: int) -> None:
+    def push(self, dataset: str, shard_index: int, lease: int, begin: int, end: int) -> None:
         """Returns when what is known of these records of the shard is applied."""
         ...
 

@@ -35,10 +35,12 @@ class Shard:
         key: a name for its output (`e00000-s000000123`): no other shard has it, and the same one has it when it is done
             again, so that what is written under it is replaced and not doubled.
         offset: records of it, in the order of their use, that are in the model already; 0 unless a worker was lost in
-            the middle of it, or a checkpoint was taken there.
+            the middle of it, or a checkpoint was taken there. Where one was lost whose gradients go to tables, the same
+            shard may come in parts, one after the other, each with an offset of its own.
     """
 
     __slots__ = (
+        "_end",
         "_indices",
         "_leaser",
         "_progress",
@@ -54,9 +56,10 @@ class Shard:
         "stop",
     )
 
-    def __init__(self, leaser: Leaser, span: Span, offset: int) -> None:
+    def __init__(self, leaser: Leaser, span: Span, offset: int, end: int) -> None:
         self._leaser = leaser
         self._span = span
+        self._end = end
         self.epoch, self.number, self.index = span.epoch, span.number, span.shard_index
         self.file, self.start, self.stop, self.key = span.file, span.start, span.stop, span.key
         self.offset = offset
@@ -66,14 +69,14 @@ class Shard:
 
     @property
     def indices(self) -> Sequence[int]:
-        """The records to use, in this order: all of the shard but the first `offset`."""
+        """The records to use, in this order: all of the shard, or of this part of it, but the first `offset`."""
         if self._indices is None:
-            self._indices = self._leaser.layout.indices(self._span, self.offset)
+            self._indices = self._leaser.layout.indices(self._span, self.offset)[: len(self)]
         return self._indices
 
     def __len__(self) -> int:
         """How many `indices` there are."""
-        return len(self._span) - self.offset
+        return self._end - self.offset
 
     def __repr__(self) -> str:
         file = f" of {self.file!r}" if self.file else ""
@@ -101,7 +104,7 @@ class Shard:
         self._push(len(self))
         with self._leaser.lock:
             self._said, self._progress = True, len(self)
-        self._leaser.said(self._span, DONE)
+        self._report()
 
     def progress(self, count: int) -> None:
         """Marks the first `count` of `indices` as in the model, so that a checkpoint need not wait for `done`.
@@ -134,13 +137,27 @@ class Shard:
         with self._leaser.lock:
             self._progress = count
         if self._leaser.tracking == "checkpoint":
-            self._leaser.said(self._span, DONE if count == len(self) else self.offset + count)
+            self._report()
+
+    def _report(self) -> None:
+        """Tells the ledger what is done; where outputs are of whole shards, only of a whole one."""
+        done = self.offset + self._progress
+        if done == len(self._span):
+            self._leaser.said(self._span, DONE)
+            return
+        if done == self._end:
+            self._leaser.rest = self._span, done
+        if self._leaser.tracking == "checkpoint":
+            self._leaser.said(self._span, done)
 
     def _push(self, count: int) -> None:
         """What is computed from the records up to the first `count` of `indices` goes to the job's servers."""
         for each in pushes.registered if count > self._progress else ():
-            order, begin = self._leaser.layout.order, self.offset + self._progress
-            each.push(order, self._span.shard_index, begin, self.offset + count)
+            order, shard_index = self._leaser.layout.order, self._span.shard_index
+            lease = self._leaser.granted.get(shard_index, 0)
+            self._leaser.pushing = self._span
+            each.push(order, shard_index, lease, self.offset + self._progress, self.offset + count)
+            self._leaser.pushing = None
 
 
 class Shards(Iterator[Shard]):
@@ -188,19 +205,30 @@ class Shards(Iterator[Shard]):
             elastic_run.exceptions.AgentGone: the launcher has ended.
             elastic_run.exceptions.AgentTimeout: the launcher does not answer.
         """
-        if pushes.registered and self._leaser.begun:
+        while (taken := self._rest() or self._leaser.take()) is not None:
+            span, offset = taken
+            end = len(span)
+            for each in pushes.registered:
+                lease = self._leaser.granted.get(span.shard_index, 0)
+                offset, *cuts = each.cuts(self._layout.order, span.shard_index, lease, offset)
+                end = min([*cuts, end])
+            if offset < end or not pushes.registered:
+                return Shard(self._leaser, span, offset, end)
+            self._leaser.said(span, DONE)
+        raise StopIteration
+
+    def _rest(self) -> tuple[Span, int] | None:
+        """What follows a part that is done of its shard. Raises ShardsMisused where the last shard is not done."""
+        rest, self._leaser.rest = self._leaser.rest, None
+        if not pushes.registered or not self._leaser.begun:
+            return None
+        if not rest:
             raise ShardsMisused(
                 "the last shard is not done: what is computed from two shards at a time cannot be told apart where its "
                 "gradients go to tables. Call done() of a shard before the next"
             )
-        while (taken := self._leaser.take()) is not None:
-            span, offset = taken
-            for each in pushes.registered:
-                offset = each.start_of(self._layout.order, span.shard_index, offset)
-            if offset < len(span) or not pushes.registered:
-                return Shard(self._leaser, span, offset)
-            self._leaser.said(span, DONE)
-        raise StopIteration
+        self._leaser.begin()
+        return rest
 
     def flush(self) -> None:
         """Returns when the master has stored everything that was marked done.
@@ -326,7 +354,7 @@ class Part:
         leaser = Leaser(self._layout, self._tracking, self._client, self._number)
         try:
             while taken := leaser.take():
-                yield Shard(leaser, *taken)
+                yield Shard(leaser, *taken, len(taken[0]))
         finally:
             leaser.quit()
 

@@ -16,7 +16,7 @@ class ServerGone(ServersError, ConnectionError, public=True):
 
 
 class ServerFull(ServersError, MemoryError, public=True):
-    """The rows that are wanted do not fit into the server's memory. Nothing of the push was applied."""
+    """The rows that are wanted do not fit into a server's memory. The same push goes first, the next time."""
 
 
 class PushRefused(ServersError, RuntimeError, public=True):

@@ -1,23 +1,28 @@
-"""What one worker process has to do with the job's servers: its connection, its tables, and gradients on their way."""
+"""What one worker process has to do with the job's servers: its tables, and gradients on their way."""
 
 import os
 import threading
+from collections import deque
 from collections.abc import Callable
 
 import numpy as np
 
+from ...rendezvous.base.frozen import dataclass
 from ..client import pushes
-from ..client.context import ROUND
 from . import kernels
-from .client import ServerConnection, merge
-from .errors import ServerGone, TableMisused
-from .requests import PushSource
+from .client import Answer, Exchange, ServersConnection, merge
+from .errors import PushRefused, TableMisused
+from .requests import OpenTable, PullRows, PushGradients, PushSource, ReadMarks
+from .routing import GroupedIds, Routes
 from .server_events import Array
-from .service import VARIABLE
 from .specs import TableSpec
+from .table_source import connect_agent
 
 MOST_WAITING = 256
 """Pulls of a table whose gradients have not been pushed."""
+
+MOST_AHEAD = 8
+"""Pulls of a table that are fetched ahead and not used; before the next, the oldest is forgotten."""
 
 UNPUSHED = (
     "steps were made with gradients of a table, and nothing has said of which records they are: call "
@@ -28,32 +33,124 @@ Gradient = Callable[[], "Array | None"]
 """Gives the gradient of the rows that were pulled, (n, columns) float32; None: there is none."""
 
 
+class Pull:
+    """Rows that are wanted of one table.
+
+    Args:
+        table: its name.
+        ids: int64, as the script has them.
+
+    Attributes:
+        given: these.
+    """
+
+    def __init__(self, table: str, ids: Array) -> None:
+        self._table = table
+        self.given = ids
+        self._ids, self._inverse = merge(ids)
+        self._grouped: GroupedIds | None = None
+
+    def split_by_server(self, routes: Routes) -> list[tuple[PullRows, list[Array]]]:
+        """For `ServersConnection`."""
+        grouped = self._grouped = routes.group_ids(self._ids)
+        request = PullRows((self._table,), routes.table.version)
+        return [(request, [grouped.take_part(grouped.ids, server)]) for server in range(len(routes.servers))]
+
+    def join_rows(self, answers: list[Answer]) -> tuple[Array, Array, Array]:
+        """The distinct ids, the row of each, and which of them each is of the ids that the script has."""
+        assert self._grouped is not None
+        parts = [rows for _, (rows,) in answers]
+        if len(parts) == 1:
+            return self._ids, parts[0], self._inverse
+        return self._grouped.ids, np.concatenate(parts), self._grouped.find_places()[self._inverse]
+
+
+class Push:
+    """Gradients that are computed from the same records; it stays the same until every server has applied it.
+
+    Args:
+        source: the records.
+        gradients: by table, ids, each once, and their gradients.
+    """
+
+    def __init__(self, source: PushSource, gradients: dict[str, tuple[Array, Array]]) -> None:
+        self.source = source
+        self._gradients = gradients
+
+    def split_by_server(self, routes: Routes) -> list[tuple[PushGradients, list[Array]]]:
+        """For `ServersConnection`: each server gets its part, if it is empty, too, because it moves its marks."""
+        request = PushGradients(tuple(self._gradients), self.source, routes.table.version)
+        arrays: list[list[Array]] = [[] for _ in routes.servers]
+        for ids, gradients in self._gradients.values():
+            grouped = routes.group_ids(ids)
+            ordered = gradients if len(arrays) == 1 else grouped.reorder_rows(gradients)
+            for server, found in enumerate(arrays):
+                found += grouped.take_part(grouped.ids, server), grouped.take_part(ordered, server)
+        return [(request, found) for found in arrays]
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedAhead:
+    """A pull whose answer is not taken yet, and how often this process had pushed when it was asked for."""
+
+    pull: Pull
+    exchange: Exchange
+    pushes: int
+
+
 class ServersClient:
     """Of this process.
 
     Args:
-        connection: to the server.
+        connection: to the servers.
     """
 
-    def __init__(self, connection: ServerConnection) -> None:
+    def __init__(self, connection: ServersConnection) -> None:
         self._connection = connection
+        self._specs: dict[str, TableSpec] = {}
         self._pulled: dict[str, list[tuple[Array, Gradient]]] = {}
+        self._refused: Push | None = None  # the last, where not every server has applied it
         self._lock = threading.Lock()
         self._stepped: set[int] = set()  # optimizers
-        self._pushed = False
+        self._pushes = 0
+        self._ahead: dict[str, deque[FetchedAhead]] = {}
 
     def open_table(self, spec: TableSpec) -> None:
         """Declares it. Raises TableMisused, ServerGone."""
         spec.check()
         with self._lock:
-            self._connection.open_table(spec)
+            self._connection.ask_servers(
+                lambda routes: [(OpenTable(spec, routes.table.version), ())] * len(routes.servers)
+            )
+        self._specs[spec.name] = spec
         self._pulled.setdefault(spec.name, [])
 
-    def pull(self, table: str, ids: Array) -> tuple[Array, Array, Array]:
-        """The distinct ids among `ids` (int64), the row of each, and which of them each of `ids` is."""
-        distinct, inverse = merge(ids)
+    def prefetch(self, table: str, ids: Array) -> None:
+        """Asks for the rows of these ids (int64), and does not wait: a `pull` of the same ids takes them."""
         with self._lock:
-            return distinct, self._connection.pull({table: distinct})[0], inverse
+            found = self._ahead.setdefault(table, deque(maxlen=MOST_AHEAD))
+            pull = Pull(table, ids)
+            found.append(FetchedAhead(pull, self._connection.begin(pull.split_by_server), self._pushes))
+
+    def pull(self, table: str, ids: Array, max_staleness: int = -1) -> tuple[Array, Array, Array]:
+        """The distinct ids among `ids` (int64), the row of each, and which of them each of `ids` is.
+
+        Args:
+            max_staleness: pushes of this process that rows which were fetched ahead may lack; -1: they are not used.
+        """
+        with self._lock:
+            if ahead := self._take_ahead(table, ids, max_staleness):
+                return ahead.pull.join_rows(self._connection.finish(ahead.exchange))
+            pull = Pull(table, ids)
+            return pull.join_rows(self._connection.ask_servers(pull.split_by_server))
+
+    def _take_ahead(self, table: str, ids: Array, max_staleness: int) -> FetchedAhead | None:
+        found = self._ahead.setdefault(table, deque(maxlen=MOST_AHEAD))
+        for each in found:
+            if self._pushes - each.pushes <= max_staleness and np.array_equal(each.pull.given, ids):
+                found.remove(each)
+                return each
+        return None
 
     def await_gradient(self, table: str, distinct: Array, gradient: Gradient) -> None:
         """The gradient of these ids is pushed with the records that the script names next."""
@@ -65,30 +162,67 @@ class ServersClient:
 
     def check_step(self, optimizer: int) -> None:
         """Before a step of that optimizer. Raises TableMisused at its second, where nothing was ever pushed."""
-        if self._pushed or not any(self._pulled.values()):
+        if self._pushes or not any(self._pulled.values()):
             return
         if optimizer in self._stepped:
             raise TableMisused(UNPUSHED)
         self._stepped.add(optimizer)
 
-    def start_of(self, dataset: str, shard_index: int, offset: int) -> int:
+    def cuts(self, dataset: str, shard_index: int, lease: int, offset: int) -> list[int]:
         """See `Pushes`."""
         with self._lock:
-            return max(offset, self._connection.read_mark(dataset, shard_index))
+            answers = self._connection.ask_servers(
+                lambda routes: (
+                    [(ReadMarks(dataset, shard_index, lease, routes.table.version), ())] * len(routes.servers)
+                )
+            )
+        return sorted({max(offset, mark) for reply, _ in answers for mark in reply.marks})
 
-    def push(self, dataset: str, shard_index: int, begin: int, end: int) -> None:
-        """See `Pushes`: all gradients that there are, as those of these records. They stay where it is refused."""
-        found: dict[str, tuple[Array, Array]] = {}
-        source = PushSource(dataset, shard_index, int(os.environ.get(ROUND, "0")), begin, end)
+    def push(self, dataset: str, shard_index: int, lease: int, begin: int, end: int) -> None:
+        """See `Pushes`: all gradients that there are, as those of these records.
+
+        Where a server refuses it for want of memory, another may have applied its part. So the same push goes first,
+        the next time, and what was computed since then follows.
+        """
         with self._lock:
-            for table, waiting in self._pulled.items():
-                parts = [(ids, array) for ids, gradient in waiting if (array := gradient()) is not None]
-                if parts:
-                    found[table] = parts[0] if len(parts) == 1 else sum_parts(parts)
-            self._connection.push(source, found)
-            for waiting in self._pulled.values():
-                waiting.clear()
-        self._pushed = True
+            if refused := self._refused:
+                same = (refused.source.dataset, refused.source.shard_index) == (dataset, shard_index)
+                try:
+                    self._send(refused)
+                except PushRefused:
+                    if same:
+                        raise
+                begin = max(begin, refused.source.end) if same else begin
+            if begin < end:
+                self._send(Push(PushSource(dataset, shard_index, lease, begin, end), self._take_gradients()))
+            self._pushes += 1
+
+    def _take_gradients(self) -> dict[str, tuple[Array, Array]]:
+        """All that there are, which then wait no more. Raises TableMisused where one is no finite number."""
+        found: dict[str, tuple[Array, Array]] = {}
+        for table, waiting in self._pulled.items():
+            parts = [(ids, array) for ids, gradient in waiting if (array := gradient()) is not None]
+            if parts:
+                found[table] = parts[0] if len(parts) == 1 else sum_parts(parts)
+        for table, (_, gradients) in found.items():
+            spec = self._specs.get(table)
+            if spec and spec.unusable == "refuse" and kernels.has_unusable(gradients):
+                raise TableMisused(
+                    f"table {table!r}: a gradient is not a finite number; nothing of this push was applied. Declare "
+                    "the table with unusable='skip' to leave such rows out"
+                )
+        for waiting in self._pulled.values():
+            waiting.clear()
+        return found
+
+    def _send(self, push: Push) -> None:
+        self._refused = push
+        try:
+            self._connection.ask_servers(push.split_by_server)
+        except PushRefused:
+            self._refused = None  # the records are another worker's, who computes their gradients
+            raise
+        self._refused = None
 
 
 def sum_parts(parts: list[tuple[Array, Array]]) -> tuple[Array, Array]:
@@ -106,11 +240,6 @@ _sessions: dict[int, ServersClient] = {}
 def session() -> ServersClient:
     """This process's. Raises TableMisused where the job has no servers."""
     if (found := _sessions.get(os.getpid())) is None:
-        address = os.environ.get(VARIABLE)
-        if address == "":
-            raise ServerGone("the job's server was not ready in time: its loops are compiled at the first start")
-        if address is None:
-            raise TableMisused("this job has no servers for its tables: start it with elastic-run --servers=1")
-        found = _sessions[os.getpid()] = ServersClient(ServerConnection(address))
+        found = _sessions[os.getpid()] = ServersClient(ServersConnection(connect_agent()))
         pushes.registered[:] = [found]
     return found

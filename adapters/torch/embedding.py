@@ -12,6 +12,7 @@ from ..servers import specs
 from ..servers.errors import TableMisused
 
 if TYPE_CHECKING:
+    from ..servers.server_events import Array
     from ..servers.session import ServersClient
 
 MODES = ("sum", "mean")
@@ -31,6 +32,8 @@ class Embedding(nn.Module):
         seed: of the initializer.
         mode: what a bag of ids is: the "sum" of its rows, or their "mean".
         unusable: what is done with gradients that are no finite numbers: "refuse" the push, or "skip" those rows.
+        max_staleness: pushes of this worker that rows from `prefetch` may lack; where they lack more, they are pulled
+            again. What other workers have pushed since may be missing, too.
 
     Raises:
         elastic_run.exceptions.TableMisused: the job has no servers, or other ranks declare the table otherwise.
@@ -47,12 +50,16 @@ class Embedding(nn.Module):
         seed: int = 0,
         mode: str = "sum",
         unusable: str = "refuse",
+        max_staleness: int = 1,
     ) -> None:
         super().__init__()
         if mode not in MODES or unusable not in ("refuse", "skip"):
             raise TableMisused(f"mode={mode!r} must be sum or mean, and unusable={unusable!r} refuse or skip")
+        if max_staleness < 0:
+            raise TableMisused(f"max_staleness={max_staleness!r} must be a number of pushes from 0")
         self.spec = specs.TableSpec(name, dim, optimizer, initializer or specs.Normal(), seed, unusable)
         self._mode = mode
+        self._max_staleness = max_staleness
         _open(self.spec)
 
     def forward(self, ids: Tensor, offsets: Tensor | None = None) -> Tensor:
@@ -66,11 +73,8 @@ class Embedding(nn.Module):
             elastic_run.exceptions.TableMisused: the ids are no int64, or nothing says of which records they are.
             elastic_run.exceptions.ServerGone: the server does not answer.
         """
-        table = self.spec.name
-        if ids.dtype != torch.int64:
-            raise TableMisused(f"table {table!r}: ids are {ids.dtype}, and must be torch.int64")
-        here = _client()
-        distinct, rows, inverse = here.pull(table, ids.detach().contiguous().reshape(-1).cpu().numpy())
+        table, here = self.spec.name, _client()
+        distinct, rows, inverse = here.pull(table, self._flat(ids), self._max_staleness)
         leaf = torch.as_tensor(rows).to(ids.device)
         if self.training and torch.is_grad_enabled():
             leaf.requires_grad_()
@@ -80,9 +84,27 @@ class Embedding(nn.Module):
             return functional.embedding(places.reshape(ids.shape), leaf)
         return functional.embedding_bag(places, leaf, offsets, mode=self._mode)
 
+    def prefetch(self, ids: Tensor) -> None:
+        """Asks for the rows of the next batch, and does not wait: the call with the same `ids` finds them on their way.
+
+        Call it before the step of the batch at hand; see `max_staleness`.
+
+        Args:
+            ids: int64, any shape.
+
+        Raises:
+            elastic_run.exceptions.TableMisused: the ids are no int64.
+        """
+        _client().prefetch(self.spec.name, self._flat(ids))
+
+    def _flat(self, ids: Tensor) -> "Array":
+        if ids.dtype != torch.int64:
+            raise TableMisused(f"table {self.spec.name!r}: ids are {ids.dtype}, and must be torch.int64")
+        return ids.detach().contiguous().reshape(-1).cpu().numpy()
+
     def rows(self, ids: Tensor) -> Tensor:
         """The rows of `ids` (int64, any shape) as they are now: ids.shape + (dim,), float32. No gradient follows."""
-        _, rows, inverse = _client().pull(self.spec.name, ids.contiguous().reshape(-1).cpu().numpy())
+        _, rows, inverse = _client().pull(self.spec.name, self._flat(ids))
         return torch.as_tensor(rows[inverse]).reshape(*ids.shape, self.spec.columns)
 
     def extra_repr(self) -> str:

@@ -15,9 +15,13 @@ from ...rendezvous.base.errors import StoreError
 from ...rendezvous.base.frozen import dataclass
 from ...rendezvous.base.tasks import Tasks
 from ...rendezvous.identity.servers import ServersTls
-from ...rendezvous.store.contract import Compare, Delete, KeyValue, Put
+from ...rendezvous.keys import Keys
+from ...rendezvous.store.contract import Compare, Delete, KeyValue, Put, Store
+from ...rendezvous.store.waits import Waits
 from ...rendezvous.wire.values import Malformed, decode, decode_or_none, encode
-from ..hosting import HostParts
+from ..inbox import Inbox
+from ..setup import Setup
+from ..workers.services import Services
 from ..workers.worker_starter import StartFailed
 from .server_process import MODULE, ServerProcess
 
@@ -49,7 +53,7 @@ class ServerHost:
     """The servers of one node.
 
     Args:
-        parts: what the agent gives.
+        setup, store, keys, waits, inbox, say, services: as for `Host`.
         certificates: for connections between nodes; None: they are as they are.
         arguments: of the server, after the interpreter.
 
@@ -58,12 +62,17 @@ class ServerHost:
         failure: why the job cannot go on, in words; empty where it can.
     """
 
-    _parts: HostParts
+    _setup: Setup
+    _store: Store
+    _keys: Keys
+    _waits: Waits
+    _inbox: Inbox
+    _say: Callable[[str], None]
+    _services: Callable[[], Services]
     _certificates: Certificates | None = None
     _arguments: tuple[str, ...] = ("-m", MODULE)
 
     def __post_init__(self) -> None:
-        self._inbox = self._parts.inbox
         self._tasks = Tasks(self._inbox.wake)
         self._kept: dict[int, ServerProcess] = {}
         self._deaths: dict[int, int] = {}  # by place, of those that were not ready
@@ -79,8 +88,7 @@ class ServerHost:
 
     async def run(self) -> None:
         """Keeps what the table wants here, until it is cancelled."""
-        parts = self._parts
-        following = parts.waits.follow_key(TABLE, parts.store, parts.keys.slots, self._take_table)
+        following = self._waits.follow_key(TABLE, self._store, self._keys.slots, self._take_table)
         self._tasks.begin(following, "slots")
         while True:
             heard = self._inbox.count
@@ -97,7 +105,7 @@ class ServerHost:
                 break
             await self._inbox.news(heard, left)
         tls = self._certificates(time.time())[1] if self._certificates else None
-        return encode(JobServers(self.table, self._node or self._parts.setup.workers.node, tls)).decode()
+        return encode(JobServers(self.table, self._node or self._setup.workers.node, tls)).decode()
 
     def pause(self) -> None:
         """Stops the servers where they are."""
@@ -119,7 +127,7 @@ class ServerHost:
         try:
             table = decode(SlotTable, found.value) if found else SlotTable()
         except Malformed as error:
-            self._parts.say(f"ignored, as another version has written it: {error}")
+            self._say(f"ignored, as another version has written it: {error}")
             return False
         if table != self.table:
             self.table = table
@@ -145,17 +153,17 @@ class ServerHost:
             elif not self.failure:
                 await self._start(number)
         if not self._again:
-            self._parts.waits.done(REGISTRATION)
+            self._waits.done(REGISTRATION)
 
     def _orders(self, each: ServerProcess) -> ServerOrders:
-        setup = self._parts.setup
+        setup = self._setup
         tls = self._certificates(time.time())[0] if self._certificates else None
         return ServerOrders(self.table, each.incarnation, setup.host, setup.bind, tls)
 
     async def _start(self, number: int) -> None:
-        setup = self._parts.setup
+        setup = self._setup
         each = ServerProcess(
-            number, self._parts.services(), self._inbox.wake, float(setup.lease_ttl), READY_SECONDS, self._arguments
+            number, self._services(), self._inbox.wake, float(setup.lease_ttl), READY_SECONDS, self._arguments
         )
         try:
             await each.start(self._orders(each), (setup.workers.python, "-u"), setup.workers.inherited)
@@ -175,10 +183,10 @@ class ServerHost:
             await self._register(each, running, key.registration.lease)
 
     async def _register(self, each: ServerProcess, running: RunningServer, lease: int) -> None:
-        name = self._parts.keys.server(each.number)
+        name = self._keys.server(each.number)
         compare, put = Compare(name, each.revision, "mod"), Put(name, encode(running), lease)
         try:
-            written = await self._parts.store.txn((compare,), (put,), idempotent=True)
+            written = await self._store.txn((compare,), (put,), idempotent=True)
         except StoreError as error:
             self._try_later(error)
             return
@@ -194,14 +202,14 @@ class ServerHost:
     async def _remove(self, key: str, revision: int) -> bool:
         """Has the store forget what was written then; whether it does, or has something newer."""
         try:
-            await self._parts.store.txn((Compare(key, revision, "mod"),), (Delete(key),), idempotent=True)
+            await self._store.txn((Compare(key, revision, "mod"),), (Delete(key),), idempotent=True)
         except StoreError as error:
             self._try_later(error)
             return False
         return True
 
     def _try_later(self, error: StoreError) -> None:
-        self._parts.waits.failed(REGISTRATION, error)
+        self._waits.failed(REGISTRATION, error)
         self._again = True
 
     async def _bury(self, each: ServerProcess) -> None:
@@ -210,12 +218,12 @@ class ServerHost:
         if not each.ready:
             self._count_death(each.number, why)
         elif each.hung:  # how others ended is printed as it is for any service
-            self._parts.say(why)
+            self._say(why)
 
     async def _end(self, each: ServerProcess, *, at_once: bool = False) -> None:
         del self._kept[each.number]
         if each.revision:
-            self._left[self._parts.keys.server(each.number)] = each.revision
+            self._left[self._keys.server(each.number)] = each.revision
         await each.end(at_once=at_once)
 
     def _count_death(self, number: int, why: str) -> None:
@@ -223,5 +231,5 @@ class ServerHost:
         if deaths >= MOST_DEATHS:
             self._given_up = f"no server can be started on node {self._node}, {deaths} times in a row: {why}"
         else:
-            self._parts.say(f"{why}: starting it again")
+            self._say(f"{why}: starting it again")
         self._inbox.wake()

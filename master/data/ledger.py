@@ -173,6 +173,7 @@ class Answer:
         lost: shard indices that it had and that others have done.
         ended: there will be no more leases for it in this round.
         position: of the cut.
+        round: the job's, where the dataset is `alone`: no lease of the same shard in another process has the same.
     """
 
     kind: Literal["ok", "later", "stale", "refused"] = "ok"
@@ -181,6 +182,7 @@ class Answer:
     lost: tuple[int, ...] = ()
     ended: bool = False
     position: Position | None = None
+    round: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -459,7 +461,7 @@ class Ledger:
             answer = self._cut(request) if request.kind == "cut" else self._grant(worker, request.wants, now)
             if answer is None or answer.kind != "ok":
                 return answer
-            worker.answer = replace(answer, lost=worker.lost, position=None)
+            worker.answer = replace(answer, lost=worker.lost, position=None, round=self.round * self.dataset.alone)
             worker.lost = ()
             self.changed, self._end_known = True, None
         # Ranks that each kept the position, which has a piece for each rank, would fill the store with its square. The
@@ -501,11 +503,9 @@ class Ledger:
         ):
             self._state = replace(self._state, dataset=request.dataset)  # the script may be another than last round
         if difference := _difference(request.dataset, self.dataset):
-            advice = (
-                "declare it alike on every rank"
-                if self.dataset.tracking == "checkpoint"
-                else "its records were distributed like that before: keep it, or give the new dataset another name"
-            )
+            advice = "its records were distributed like that before: keep it, or give the new dataset another name"
+            if self.dataset.tracking == "checkpoint":
+                advice = "declare it alike on every rank"
             return Answer(
                 "refused",
                 f"dataset {self.dataset.name!r} is declared in two ways: {difference} on rank {request.rank}; {advice}",

@@ -41,6 +41,7 @@ class Agent:
         patience: seconds after which a waiting request is told "later".
         clock: the ledger's; tests move it.
         current: what it says to "current".
+        servers: what it says of the job's servers to who knows that version.
         heard: every request, once for each time that it was asked.
         waits: set while a request waits for others.
         hold: while it is cleared, nothing is answered.
@@ -51,6 +52,7 @@ class Agent:
     patience: float = ENOUGH
     clock: float = 0.0
     current: bool = True
+    servers: Callable[[int], str] = lambda _: ""
     heard: list[Request] = field(default_factory=list[Request])
     calls: list[Call] = field(default_factory=list[Call])
     ledger: Ledger | None = None
@@ -83,6 +85,8 @@ class Agent:
                 call = decode(Call, body)
                 self.calls.append(call)
                 back = self.answer(call.request) if call.request else Back(current=self.current)
+                if call.kind == "servers":
+                    back = Back(told=self.servers(call.steps))
                 self.hold.wait(ENOUGH)
                 stream.write(packed(Answered(decode(Asked, head).id), encode(back)))
                 stream.flush()

@@ -17,7 +17,8 @@ import pytest
 from elastic_run.adapters.environment import WorkerSettings
 from elastic_run.adapters.registry import adapter
 from elastic_run.elastic_agent.agent import Agent, Result
-from elastic_run.elastic_agent.hosting import Host, HostParts
+from elastic_run.elastic_agent.hosting import Host
+from elastic_run.elastic_agent.inbox import Inbox
 from elastic_run.elastic_agent.machine.plan import FAILED, STORE_LOST, SUCCEEDED
 from elastic_run.elastic_agent.setup import Setup
 from elastic_run.elastic_agent.worker_server import Respond
@@ -834,8 +835,8 @@ def test_a_round_that_is_opened_while_a_node_registers_is_taken_part_in() -> Non
 class PretendedServers:
     """What runs beside the workers; `events` are in order."""
 
-    def __init__(self, parts: HostParts) -> None:
-        self.parts = parts
+    def __init__(self, inbox: Inbox) -> None:
+        self.inbox = inbox
         self.failure = ""
         self.events: list[str] = []
 
@@ -861,8 +862,8 @@ class PretendedServers:
 def test_what_runs_beside_the_workers_runs_until_they_have_ended() -> None:
     made: list[PretendedServers] = []
 
-    def host(parts: HostParts) -> PretendedServers:
-        made.append(PretendedServers(parts))
+    def host(*parts: Any) -> PretendedServers:
+        made.append(PretendedServers(next(each for each in parts if isinstance(each, Inbox))))
         return made[0]
 
     ended, _ = live(PickedStore(), trains_once, host=host)
@@ -872,14 +873,14 @@ def test_what_runs_beside_the_workers_runs_until_they_have_ended() -> None:
 def test_a_job_whose_servers_have_lost_what_they_held_ends_once_with_the_reason() -> None:
     made: list[PretendedServers] = []
 
-    def host(parts: HostParts) -> PretendedServers:
-        made.append(PretendedServers(parts))
+    def host(*parts: Any) -> PretendedServers:
+        made.append(PretendedServers(next(each for each in parts if isinstance(each, Inbox))))
         return made[0]
 
     async def scenario(job: Job) -> None:
         await job.runs(1)
         made[0].failure = "the rows of server 0 are gone"
-        made[0].parts.inbox.wake()
+        made[0].inbox.wake()
 
     ended, machine = live(PickedStore(), scenario, host=host)
     assert ended.code == FAILED and "node a cannot continue: the rows of server 0 are gone" in ended.reason

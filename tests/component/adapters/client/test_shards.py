@@ -21,13 +21,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import elastic_run
-from elastic_run.adapters.client import ledger_client
+from elastic_run.adapters.client import ledger_client, pushes
 from elastic_run.adapters.client.channel import AgentGone, Back, Call, Channel
 from elastic_run.adapters.client.context import AGENT, RANK_VARIABLES, ROUND
 from elastic_run.adapters.client.current_round import is_current_round
 from elastic_run.adapters.client.ledger_client import MOST, RoundOver, ShardsMisused, ShardsNotDone, ShardsRefused
 from elastic_run.adapters.client.shards import Shard, Shards
-from elastic_run.master.data.ledger import DONE, Answer, Piece
+from elastic_run.master.data.ledger import DONE, Answer, Piece, Request
 
 from ....doubles.ledger_agent import ENOUGH, Agent, alone, environment_of, listening
 
@@ -384,6 +384,67 @@ def left(data: Shards) -> None:
         if shard.index == 3:
             break
         shard.done()
+
+
+class Pushed:
+    """Stands for tables: what they are told, and whether they can be reached."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, int, int]] = []
+        self.reached = True
+
+    def cuts(self, dataset: str, shard_index: int, lease: int, offset: int) -> list[int]:
+        self.told.append(("cuts", shard_index, lease))
+        return [offset]
+
+    def push(self, dataset: str, shard_index: int, lease: int, begin: int, end: int) -> None:
+        if not self.reached:
+            raise ConnectionError("no server answers")
+        self.told.append(("push", shard_index, lease))
+
+
+def test_what_is_leased_after_a_lost_worker_has_a_higher_lease_wherever_it_goes(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pushes, "registered", [told := Pushed()])
+    stays, lost = agent.shards(0, 2, commit="ack"), agent.shards(1, 2, commit="ack")
+    next(stays).done()
+    begun = next(lost)
+    begun.progress(3)
+    assert agent.ledger is not None
+    agent.ledger.turn(2, {0: 1})  # rank 0 continues in its process, which was started in round 1
+    answer = agent.ledger.answer
+
+    def answer_continuing(request: Request, now: float) -> Answer | None:
+        return answer(request, now, 1)
+
+    monkeypatch.setattr(agent.ledger, "answer", answer_continuing)
+    for shard in stays:
+        shard.done()
+    assert [(kind, lease) for kind, shard_index, lease in told.told if shard_index == begun.index] == [
+        ("cuts", 1),
+        ("push", 1),
+        ("cuts", 2),
+        ("push", 2),
+    ]
+
+
+def test_a_shard_whose_push_has_failed_is_not_given_back_before_its_round_is_over(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pushes, "registered", [told := Pushed()])
+    data = agent.shards(commit="ack")
+    shard = next(data)
+    told.reached = False
+    with pytest.raises(ConnectionError):
+        shard.done()
+    data.close()
+    assert agent.ledger is not None
+    assert [owner.leases for owner in agent.ledger.state.owners] == [(Piece(shard.index),)]
+    told.reached = True
+    again = agent.shards(commit="ack", round=2)
+    first, *_ = [other.index for other in again if other.done() is None]
+    assert first == shard.index
 
 
 @pytest.mark.parametrize("how", ["close", "with", "with an error", "garbage"])

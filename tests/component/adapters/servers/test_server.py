@@ -12,14 +12,15 @@ import numpy as np
 import pytest
 
 from elastic_run.adapters.servers import frames
-from elastic_run.adapters.servers.client import ServerConnection, merge
+from elastic_run.adapters.servers.client import merge
 from elastic_run.adapters.servers.errors import PushRefused, ServerFull, ServerGone, TableMisused
 from elastic_run.adapters.servers.frames import Asking, Shape
 from elastic_run.adapters.servers.job_servers import ServerOrders
 from elastic_run.adapters.servers.requests import PullRows, PushSource
 from elastic_run.adapters.servers.specs import SGD, TableSpec, Zeros
-from elastic_run.master.servers.slot_table import NOBODY, SLOTS, RunningServer, SlotTable
 from elastic_run.rendezvous.wire.values import encode
+
+from ....doubles.one_server import OneServer, table_of_one
 
 SECONDS = 120.0  # to compile its loops, the first time
 
@@ -36,11 +37,9 @@ class Process:
 
     def tell(self) -> str:
         """The table; where it listens."""
-        nobody = (NOBODY,) * SLOTS
-        table = SlotTable(1, (), (RunningServer(0, "only", "here"),), (0,) * SLOTS, nobody, nobody)
         assert self.popen.stdin is not None
         assert self.popen.stdout is not None
-        self.popen.stdin.write(encode(ServerOrders(table, "only")) + b"\n")
+        self.popen.stdin.write(encode(ServerOrders(table_of_one(""), "only")) + b"\n")
         self.popen.stdin.flush()
         ready, local, remote, joined = self.popen.stdout.readline().decode().split()
         assert (ready, remote, joined) == ("ready:", "-", "0")
@@ -59,56 +58,56 @@ def address() -> Iterator[str]:
 
 
 @pytest.fixture
-def server(address: str) -> Iterator[ServerConnection]:
-    connection = ServerConnection(address)
+def server(address: str) -> Iterator[OneServer]:
+    connection = OneServer(table_of_one(address))
     yield connection
     connection.close()
 
 
-def test_what_is_pushed_is_pulled_and_read_whole(server: ServerConnection) -> None:
+def test_what_is_pushed_is_pulled_and_read_whole(server: OneServer) -> None:
     assert server.open_table(TABLE) == 0
     ids = np.array([3, -1, 2**63 - 1])
-    assert server.push(PushSource("a", 0, 1, 0, 1), {"t": (ids, np.full((3, 4), -2.0, np.float32))}) == 3
-    rows, none = server.pull({"t": np.array([-1, 5])}), server.pull({"t": np.array([], np.int64)})
+    assert server.push(PushSource("a", 0, 1, 0, 1), t=(ids, np.full((3, 4), -2.0, np.float32))) == 3
+    rows, none = server.pull(t=np.array([-1, 5])), server.pull(t=np.array([], np.int64))
     assert rows[0].tolist() == [[2.0] * 4, [0.0] * 4]
     assert none[0].shape == (0, 4)
-    assert server.read_mark("a", 0) == 1
+    assert server.read_marks("a", 0) == (1,)
     found, values = server.read_piece("t", 0)
     assert dict(zip(found.tolist(), values[:, 0].tolist(), strict=True)) == {3: 2.0, -1: 2.0, 2**63 - 1: 2.0}
 
 
-def test_refusals_are_errors_and_the_connection_goes_on(server: ServerConnection) -> None:
+def test_refusals_are_errors_and_the_connection_goes_on(server: OneServer) -> None:
     server.open_table(TABLE)
     ids, gradients = np.arange(2), np.ones((2, 4), np.float32)
     with pytest.raises(TableMisused, match="there is no table 'other'"):
-        server.pull({"other": ids})
-    server.push(PushSource("b", 0, 2, 0, 2), {"t": (ids, gradients)})
+        server.pull(other=ids)
+    server.push(PushSource("b", 0, 2, 0, 2), t=(ids, gradients))
     with pytest.raises(PushRefused, match="applied in part"):
-        server.push(PushSource("b", 0, 2, 1, 3), {"t": (ids, gradients)})
+        server.push(PushSource("b", 0, 2, 1, 3), t=(ids, gradients))
     many = np.arange(60_000)
     with pytest.raises(ServerFull, match="KiB more are wanted"):
-        server.push(PushSource("b", 0, 2, 2, 3), {"t": (many, np.ones((len(many), 4), np.float32))})
-    assert server.push(PushSource("b", 0, 2, 2, 3), {"t": (ids, gradients)}) == 2
+        server.push(PushSource("b", 0, 2, 2, 3), t=(many, np.ones((len(many), 4), np.float32)))
+    assert server.push(PushSource("b", 0, 2, 2, 3), t=(ids, gradients)) == 2
 
 
-def test_what_is_too_much_for_one_message_is_said_on_either_side(server: ServerConnection) -> None:
+def test_what_is_too_much_for_one_message_is_said_on_either_side(server: OneServer) -> None:
     server.open_table(TableSpec("wide", 4096, SGD(1.0), Zeros()))
     many = np.arange(20_000)
     with pytest.raises(TableMisused, match="312 MiB at a time, and 256 is the most: use smaller batches"):
-        server.pull({"wide": many})
+        server.pull(wide=many)
     with pytest.raises(TableMisused, match="use smaller batches"):
-        server.push(PushSource("e", 0, 0, 0, 1), {"wide": (many, np.zeros((len(many), 4096), np.float32))})
-    assert server.pull({"wide": many[:2]})[0].shape == (2, 4096)
+        server.push(PushSource("e", 0, 0, 0, 1), wide=(many, np.zeros((len(many), 4096), np.float32)))
+    assert server.pull(wide=many[:2])[0].shape == (2, 4096)
 
 
 def test_many_workers_at_once_have_each_push_applied_once(address: str) -> None:
     def work(rank: int) -> None:
-        connection = ServerConnection(address)
+        connection = OneServer(table_of_one(address))
         connection.open_table(TableSpec("shared", 1, SGD(1.0), Zeros()))
         for step in range(50):
             ids, _ = merge(np.random.default_rng(step).integers(0, 40, 100))
             claim = PushSource("c", rank, 1, step, step + 1)
-            connection.push(claim, {"shared": (ids, np.full((len(ids), 1), -1.0, np.float32))})
+            connection.push(claim, shared=(ids, np.full((len(ids), 1), -1.0, np.float32)))
         connection.close()
 
     with ThreadPoolExecutor(8) as pool:
@@ -116,8 +115,8 @@ def test_many_workers_at_once_have_each_push_applied_once(address: str) -> None:
     expected = np.zeros(40)
     for step in range(50):
         expected[np.unique(np.random.default_rng(step).integers(0, 40, 100))] += 8
-    with closing(ServerConnection(address)) as connection:
-        (rows,) = connection.pull({"shared": np.arange(40)})
+    with closing(OneServer(table_of_one(address))) as connection:
+        (rows,) = connection.pull(shared=np.arange(40))
     assert rows[:, 0].tolist() == expected.tolist()
 
 
@@ -147,17 +146,15 @@ def test_what_is_no_request_is_refused_and_its_connection_closed(address: str, s
     assert b'"refused":"misused"' in got
 
 
-def test_a_server_that_dies_is_an_error_with_its_address() -> None:
+def test_a_server_that_dies_is_an_error_with_its_number() -> None:
     process = Process()
     address = process.tell()
-    with closing(ServerConnection(address)) as connection:
+    with closing(OneServer(table_of_one(address), 1.0)) as connection:
         connection.open_table(TABLE)
         process.popen.kill()
         process.end()
-        with pytest.raises(ServerGone, match=address):
-            connection.pull({"t": np.arange(3)})
-    with pytest.raises(ServerGone, match=f"cannot connect to the server at {address}"):
-        ServerConnection(address)
+        with pytest.raises(ServerGone, match=r"server 0 on node here has not answered \(.*refused"):
+            connection.pull(t=np.arange(3))
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can be another user")

@@ -1,69 +1,62 @@
 """What a worker has on its way to the servers."""
 
-from typing import Any, cast
+from collections.abc import Iterator
+from contextlib import closing
 
 import numpy as np
 import pytest
 
-from elastic_run.adapters.servers.client import ServerConnection
-from elastic_run.adapters.servers.errors import ServerFull, TableMisused
+from elastic_run.adapters.client.context import AGENT
+from elastic_run.adapters.servers.client import ServersConnection
+from elastic_run.adapters.servers.errors import ServerFull, ServerGone, TableMisused
+from elastic_run.adapters.servers.job_servers import JobServers
 from elastic_run.adapters.servers.session import MOST_WAITING, ServersClient
 from elastic_run.adapters.servers.specs import SGD, TableSpec, Zeros
+from elastic_run.adapters.servers.table_source import connect_agent
+from elastic_run.master.servers.slot_table import SlotTable
+from elastic_run.rendezvous.wire.values import encode
 
-
-class Refusing:
-    """Stands for a connection to a server that is full at first."""
-
-    def __init__(self) -> None:
-        self.full, self.pushed = True, list[Any]()
-
-    def open_table(self, spec: TableSpec) -> int:
-        return 0
-
-    def pull(self, ids: dict[str, Any]) -> list[Any]:
-        return [np.zeros((len(each), 1), np.float32) for each in ids.values()]
-
-    def push(self, source: object, gradients: dict[str, Any]) -> int:
-        if self.full:
-            raise ServerFull("no room")
-        self.pushed.append({name: (ids.tolist(), rows[:, 0].tolist()) for name, (ids, rows) in gradients.items()})
-        return 1
+from ....doubles.ledger_agent import Agent, listening
+from ....doubles.many_servers import ManyServers, many_servers
 
 
 @pytest.fixture
-def server() -> Refusing:
-    return Refusing()
+def servers() -> Iterator[ManyServers]:
+    with many_servers(1) as made:
+        yield made
 
 
 @pytest.fixture
-def client(server: Refusing) -> ServersClient:
-    made = ServersClient(cast(ServerConnection, server))
+def client(servers: ManyServers) -> ServersClient:
+    made = ServersClient(connection := ServersConnection(servers.source()))
+    servers.ends.callback(connection.close)
     made.open_table(TableSpec("t", 1, SGD(1.0), Zeros()))
     return made
 
 
-def use(client: ServersClient, *ids: int, gradient: float | None = 1.0) -> None:
+def use(client: ServersClient, *ids: int, gradient: float | None = -1.0) -> None:
     distinct, _, _ = client.pull("t", np.array(ids))
     rows = None if gradient is None else np.full((len(distinct), 1), gradient, np.float32)
     client.await_gradient("t", distinct, lambda: rows)
 
 
-def test_gradients_of_a_push_that_was_refused_go_with_the_next(client: ServersClient, server: Refusing) -> None:
+def test_gradients_since_a_push_that_was_refused_go_with_the_next(client: ServersClient, servers: ManyServers) -> None:
     use(client, 1, 2)
+    servers.servers[0].full = True
     with pytest.raises(ServerFull):
-        client.push("d", 0, 0, 2)
-    server.full = False
-    use(client, 2, 3, gradient=2.0)
-    client.push("d", 0, 0, 4)
-    client.push("d", 0, 4, 5)
-    assert server.pushed == [{"t": ([1, 2, 3], [1.0, 3.0, 2.0])}, {}]
+        client.push("d", 0, 1, 0, 2)
+    servers.servers[0].full = False
+    use(client, 2, 3, gradient=-2.0)
+    client.push("d", 0, 1, 0, 4)
+    client.push("d", 0, 1, 4, 5)
+    assert {id_: value for (_, id_), value in servers.rows.values.items()} == {1: 1.0, 2: 3.0, 3: 2.0}
+    assert [(source.begin, source.end) for source in servers.rows.pushes] == [(0, 2), (2, 4), (4, 5)]
 
 
-def test_what_no_loss_depends_on_is_not_pushed(client: ServersClient, server: Refusing) -> None:
-    server.full = False
+def test_what_no_loss_depends_on_is_not_pushed(client: ServersClient, servers: ManyServers) -> None:
     use(client, 1, gradient=None)
-    client.push("d", 0, 0, 1)
-    assert server.pushed == [{}]
+    client.push("d", 0, 1, 0, 1)
+    assert (servers.rows.values, len(servers.rows.pushes)) == ({}, 1)
 
 
 def test_a_script_that_names_no_records_is_told(client: ServersClient) -> None:
@@ -76,3 +69,52 @@ def test_a_script_that_names_no_records_is_told(client: ServersClient) -> None:
         use(client, 1)
     with pytest.raises(TableMisused, match="table 't': steps were made with gradients of a table"):
         use(client, 1)
+
+
+# -- what the agent says of the servers -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def agent(monkeypatch: pytest.MonkeyPatch) -> Iterator[Agent]:
+    with listening() as made:
+        monkeypatch.setenv(AGENT, f"@{made.name}")
+        yield made
+
+
+def told(table: SlotTable) -> str:
+    return encode(JobServers(table, "here")).decode()
+
+
+def test_the_first_table_that_serves_is_waited_for(agent: Agent, servers: ManyServers) -> None:
+    tables = iter([SlotTable(), SlotTable(1), servers.known])
+    versions: list[int] = []
+
+    def tell(version: int) -> str:
+        versions.append(version)
+        return told(next(tables))
+
+    agent.servers = tell
+    source = connect_agent()
+    connection = ServersConnection(source)
+    ServersClient(connection).open_table(TableSpec("t", 1, SGD(1.0), Zeros()))
+    assert versions == [0, 0, 0]
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("say", "error", "words"),
+    [
+        ("", TableMisused, "no servers for its tables: start it with elastic-run --servers=1"),
+        (told(SlotTable(4, lost="the rows of server 1 on node b are lost")), ServerGone, "server 1 on node b are lost"),
+    ],
+)
+def test_why_there_is_no_table_is_said(agent: Agent, say: str, error: type[Exception], words: str) -> None:
+    agent.servers = lambda version: say
+    with closing(ServersConnection(connect_agent())) as connection, pytest.raises(error, match=words):
+        ServersClient(connection).open_table(TableSpec("t", 1, SGD(1.0), Zeros()))
+
+
+def test_a_process_without_an_agent_has_no_servers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(AGENT, raising=False)
+    with pytest.raises(TableMisused, match="this job has no servers"):
+        connect_agent()

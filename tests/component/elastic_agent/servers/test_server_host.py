@@ -15,7 +15,6 @@ import pytest
 from elastic_run.adapters.environment import WorkerSettings
 from elastic_run.adapters.plain import Plain
 from elastic_run.adapters.servers.job_servers import JobServers
-from elastic_run.elastic_agent.hosting import HostParts
 from elastic_run.elastic_agent.inbox import Inbox
 from elastic_run.elastic_agent.logs.output import Output
 from elastic_run.elastic_agent.machine.node_events import KeyLapsed, KeyResumed, KeyWritten
@@ -64,8 +63,8 @@ class Node:
         workers = WorkerSettings("job", "a", Plain(), (), dict(os.environ), python=sys.executable)
         setup = Setup(workers, "a.host", None, 1, Terms(Policy(1, 1), 0, 0, FINGERPRINT), lease_ttl=1)
         waits = Waits(self.said.append, self.inbox.now, self.inbox.wake)
-        parts = HostParts(setup, self.store, KEYS, waits, self.inbox, self.said.append, self.services)
-        self.host = ServerHost(parts, None, (str(DOUBLE), *how))
+        said, arguments = self.said.append, (str(DOUBLE), *how)
+        self.host = ServerHost(setup, self.store, KEYS, waits, self.inbox, said, self.services, None, arguments)
         self.tasks: list[asyncio.Task[None]] = []
 
     def services(self) -> Services:

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import elastic_run
+from elastic_run.adapters.client import pushes
 from elastic_run.adapters.client.context import AGENT, RANK_VARIABLES, ROUND, BadEnvironment
 from elastic_run.adapters.client.current_round import is_current_round
 from elastic_run.adapters.client.ledger_client import HELD, NoLedger, ShardsMisused, ShardsNotDone
@@ -174,6 +175,76 @@ def test_a_state_comes_before_the_first_shard() -> None:
         state = data.state_dict()
         with pytest.raises(ShardsMisused, match="after the first use"):
             data.load_state_dict(state)
+
+
+# -- what is computed from records goes to tables --------------------------------------------------------------------
+
+
+class Applied:
+    """Stands for two servers, each with a mark of its own for each shard; a push is refused where a mark lies in it."""
+
+    def __init__(self, **marks: list[int]) -> None:
+        self.marks = marks
+        self.pushed: list[tuple[int, int]] = []
+
+    def cuts(self, dataset: str, shard_index: int, lease: int, offset: int) -> list[int]:
+        marks = self.marks.setdefault(str(shard_index), [0, 0])
+        return sorted({max(offset, mark) for mark in marks})
+
+    def push(self, dataset: str, shard_index: int, lease: int, begin: int, end: int) -> None:
+        marks = self.marks[str(shard_index)]
+        assert begin in marks and not any(begin < mark < end for mark in marks)
+        marks[:] = [end if mark == begin else mark for mark in marks]
+        self.pushed.append((begin, end))
+
+
+@pytest.fixture
+def two_servers(monkeypatch: pytest.MonkeyPatch) -> Applied:
+    made = Applied(**{"0": [3, 7], "1": [10, 4], "2": [10, 10], "3": [5, 5]})
+    monkeypatch.setattr(pushes, "registered", [made])
+    return made
+
+
+@pytest.mark.parametrize("commit", ["checkpoint", "ack"])
+def test_a_shard_comes_in_parts_where_servers_are_at_different_records(two_servers: Applied, commit: str) -> None:
+    with alone(50, commit=commit) as data:
+        parts: list[tuple[int, int]] = []
+        for shard in data:
+            parts.append((shard.index, shard.offset))
+            assert (
+                list(shard.indices)
+                == list(data._layout.indices(data._layout.span(shard.index)))[  # pyright: ignore[reportPrivateUsage]
+                    shard.offset : shard.offset + len(shard)
+                ]
+            )
+            if len(shard) > 4:
+                shard.progress(4)
+            shard.done()
+    assert parts == [(0, 3), (0, 7), (1, 4), (3, 5), (4, 0)]
+    assert two_servers.pushed == [(3, 7), (7, 10), (4, 8), (8, 10), (5, 9), (9, 10), (0, 4), (4, 10)]
+
+
+def test_a_position_among_the_parts_of_a_shard_is_where_the_last_of_them_ended(two_servers: Applied) -> None:
+    with alone(50) as data:
+        next(data).done()
+        state = data.state_dict()
+        assert state["todo"][0] == [0, 7]
+    with alone(50) as again:
+        again.load_state_dict(state)
+        assert next(again).offset == 7
+
+
+def test_a_part_is_done_before_the_next(two_servers: Applied) -> None:
+    with alone(50, commit="ack") as data:
+        part = next(data)
+        part.progress(4)
+        for _ in range(2):
+            with pytest.raises(ShardsMisused, match=r"Call done\(\) of a shard before the next"):
+                next(data)
+        part.done()
+        data.close()
+        with pytest.raises(ShardsMisused, match="was closed"):
+            next(data)
 
 
 # -- misuse -----------------------------------------------------------------------------------------------------------
