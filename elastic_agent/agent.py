@@ -175,15 +175,7 @@ class Agent:
         )
         self._worker_server = machine.worker_server(
             CallHandler(
-                store,
-                keys,
-                link,
-                waits,
-                self._on_saved,
-                self._on_lease,
-                self._current,
-                link.stepped,
-                self._tell_of_servers,
+                store, keys, link, waits, self._on_saved, self._on_lease, self._current, link.stepped, self._ask_hosting
             ).answer,
             local_methods(self.job_status, self.look),
             output.say,
@@ -415,7 +407,7 @@ class Agent:
         if self._current(round) == self._state.workers.round:
             self._inbox.post(CheckpointSaved())
 
-    async def _tell_of_servers(self, version: int) -> str:
+    async def _ask_hosting(self, version: int) -> str:
         return await self._hosting.answer(version) if self._hosting else ""
 
     async def _beat(self) -> None:

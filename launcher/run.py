@@ -19,7 +19,7 @@ from ..elastic_agent.agent import Agent, Result
 from ..elastic_agent.local_machine import RealMachine
 from ..elastic_agent.logs.output import LEAVING_READER_SECONDS, READER_SECONDS, Output
 from ..elastic_agent.logs.own_lines import OwnLines
-from ..elastic_agent.logs.routes import Routes
+from ..elastic_agent.logs.routes import StreamRoutes
 from ..elastic_agent.machine import plan
 from ..elastic_agent.machine.agent_machine import REPEAT_SECONDS
 from ..elastic_agent.node.preemption import heed_no_more
@@ -445,7 +445,7 @@ def _output(options: Options) -> Output:
         host=node_name(options),
         log_dir=wanted.log_dir,
         job_id=options.job_id,
-        routes=Routes(
+        routes=StreamRoutes(
             color=[name for name in ("stdout", "stderr") if _is_coloured(wanted.color, getattr(sys, name))],
             redirects=wanted.redirects,
             tee=wanted.tee,

@@ -19,7 +19,7 @@ from ...rendezvous.host.own_files import dated_folder, file_name
 from ..processes.threads import Threads, call_from_thread
 from .drawn_rows import DrawnRows
 from .own_lines import OwnLines
-from .routes import Routes, StreamName
+from .routes import StreamRoutes, StreamName
 from .slow_disk import SlowDisk
 from .terminal import Terminal
 from .writer import File, Lane, Stream, Writer
@@ -99,7 +99,7 @@ class Output:
         host: str,
         log_dir: Path | None,
         job_id: str,
-        routes: Routes = Routes(),  # noqa: B008  a frozen value
+        routes: StreamRoutes = StreamRoutes(),  # noqa: B008  a frozen value
         raw: bool = False,
         keep_attempts: int = 0,
         own_lines: OwnLines = OwnLines(),  # noqa: B008  a frozen value

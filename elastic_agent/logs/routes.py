@@ -12,7 +12,7 @@ _COLOURS = (36, 33, 35, 32, 34, 31)
 
 
 @dataclass(frozen=True, slots=True)
-class Routes:
+class StreamRoutes:
     """Of one node's workers.
 
     Attributes:

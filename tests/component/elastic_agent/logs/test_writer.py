@@ -17,7 +17,7 @@ import pytest
 
 from elastic_run.elastic_agent.logs.output import Output
 from elastic_run.elastic_agent.logs.own_lines import OwnLines
-from elastic_run.elastic_agent.logs.routes import Routes
+from elastic_run.elastic_agent.logs.routes import StreamRoutes
 from elastic_run.elastic_agent.logs.writer import HIGH_BYTES, File
 from elastic_run.rendezvous.host.trace_file import Trace
 
@@ -66,7 +66,7 @@ async def test_each_line_carries_host_and_rank(make: Make, screen: Screen):
 
 
 async def test_lines_begin_as_the_user_says(make: Make, screen: Screen):
-    output = make(routes=Routes(line_prefix=lambda rank, local_rank: f"{rank}.{local_rank}|"))
+    output = make(routes=StreamRoutes(line_prefix=lambda rank, local_rank: f"{rank}.{local_rank}|"))
     await print_all(output, b"one\ntwo\n", rank=7, local_rank=1)
     assert screen.out.getvalue() == b"7.1|one\n7.1|two\n"
 
@@ -210,14 +210,14 @@ async def test_without_a_log_dir_error_files_stay_of_a_job_that_failed(make: Mak
 
 
 async def test_a_redirected_stream_goes_to_its_file_only(make: Make, screen: Screen):
-    output = make(routes=Routes(redirects=(1,)))
+    output = make(routes=StreamRoutes(redirects=(1,)))
     await print_all(output, b"quiet\n")
     assert screen.out.getvalue() == b""
     assert (output.root / "attempt_1" / "0" / "stdout.log").read_bytes() == b"quiet\n"
 
 
 async def test_a_stream_may_be_redirected_for_one_worker_only(make: Make, screen: Screen):
-    output = make(routes=Routes(redirects=(0, 3)))
+    output = make(routes=StreamRoutes(redirects=(0, 3)))
     for local_rank in (0, 1):
         lines = output.open(1, local_rank, local_rank, "stdout")
         lines.feed(b"here\n")
@@ -227,31 +227,31 @@ async def test_a_stream_may_be_redirected_for_one_worker_only(make: Make, screen
 
 
 async def test_tee_shows_what_redirects_would_hide(make: Make, screen: Screen):
-    await print_all(make(routes=Routes(redirects=(3,), tee=(3,))), b"both\n")
+    await print_all(make(routes=StreamRoutes(redirects=(3,), tee=(3,))), b"both\n")
     assert screen.out.getvalue() == b"[node1 rank 0] both\n"
 
 
 async def test_redirects_of_stderr_leave_stdout_on_the_terminal(make: Make, screen: Screen):
-    await print_all(make(routes=Routes(redirects=(2,))), b"shown\n")
+    await print_all(make(routes=StreamRoutes(redirects=(2,))), b"shown\n")
     assert screen.out.getvalue() == b"[node1 rank 0] shown\n"
 
 
 async def test_ranks_that_are_filtered_out_are_in_their_files_only(make: Make, screen: Screen):
-    output = make(routes=Routes(shown_ranks={1}))
+    output = make(routes=StreamRoutes(shown_ranks={1}))
     await print_all(output, b"hidden\n", local_rank=0)
     assert screen.out.getvalue() == b""
     assert (output.root / "attempt_1" / "0" / "stdout.log").read_bytes() == b"hidden\n"
 
 
 async def test_lines_that_contain_a_word_are_kept_once_more(make: Make):
-    output = make(routes=Routes(stdout_needles=(b"loss", b"lr")))
+    output = make(routes=StreamRoutes(stdout_needles=(b"loss", b"lr")))
     await print_all(output, b"loss 1\nother\nlr 0.1\n")
     kept = (output.root / "attempt_1" / "filtered_stdout.log").read_bytes()
     assert kept == b"[node1 rank 0] loss 1\n[node1 rank 0] lr 0.1\n"
 
 
 async def test_filtered_files_of_many_rounds_leave_none_open(make: Make):
-    output = make(routes=Routes(stdout_needles=(b"loss",)))
+    output = make(routes=StreamRoutes(stdout_needles=(b"loss",)))
 
     async def one_round(number: int) -> int:
         streams = [output.open(number, rank, rank, "stdout") for rank in range(2)]
@@ -269,13 +269,13 @@ async def test_filtered_files_of_many_rounds_leave_none_open(make: Make):
 
 
 async def test_colours_are_used_only_when_they_are_wanted(make: Make, screen: Screen):
-    await print_all(make(routes=Routes(color=("stdout",))), b"x\n")
+    await print_all(make(routes=StreamRoutes(color=("stdout",))), b"x\n")
     assert screen.out.getvalue().startswith(b"\x1b[")
     assert screen.out.getvalue().endswith(b"\x1b[0m x\n")
 
 
 async def test_colours_are_for_each_stream_by_itself(make: Make, screen: Screen):
-    await print_all(make(routes=Routes(color=("stderr",))), b"x\n")
+    await print_all(make(routes=StreamRoutes(color=("stderr",))), b"x\n")
     assert screen.out.getvalue() == b"[node1 rank 0] x\n"
 
 
