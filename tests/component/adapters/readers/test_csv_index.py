@@ -103,6 +103,11 @@ def test_an_index_has_the_records_of_the_loop(
         check(tmp_path / "a.csv", drawn(pieces, 2_000, seed) + end)
 
 
+def test_a_quote_where_none_can_stand_is_seen_in_a_block_that_begins_within_quotes(tmp_path: Path) -> None:
+    long = b'"' + b"y\n" * BLOCK + b'",0\n'  # its end is in the third block
+    check(tmp_path / "a.csv", long + b'5" disk,1\n6" disk,2\n' + b"1,2\n" * BLOCK)
+
+
 def test_a_quoted_field_that_is_never_closed_is_refused_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_bytes(b'1,2\n"a\nb",2\n\n3,"4\n' + b"5,6\n" * 5000)
