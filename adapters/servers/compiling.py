@@ -7,6 +7,7 @@ import numpy as np
 from ...master.servers.slot_table import SLOTS
 from . import kernels
 from .client import merge
+from .rows import FIRST_PLACES
 from .server_events import Array
 from .session import sum_parts
 from .slot_sets import SlotSet
@@ -25,7 +26,11 @@ def compile_loops() -> None:
             name = f"{optimizer.code} {initializer.code}"
             tables.open_table(TableSpec(name, 1, optimizer, initializer))
             _use_table(tables, name, [ids, gradients], slots, some)
-    sum_parts([(merge(ids)[0], gradients), (ids, gradients)])  # for the workers
+    many = np.arange(kernels.PARTS * FIRST_PLACES)  # so that its parts are lengthened
+    rows = tables.find_table("SGD Zeros")
+    rows.make(many, rows.find(many))
+    sum_parts([(merge(ids)[0], gradients), (ids, gradients)])  # for the workers, as this
+    kernels.split_ids(ids, np.zeros(SLOTS, np.int64), np.empty(2, np.int64), np.zeros(1, np.int64))
 
 
 def _use_table(tables: Tables, name: str, arrays: Sequence[Array], slots: SlotSet, some: SlotSet) -> None:

@@ -164,3 +164,13 @@ def test_pieces_of_a_table_are_of_the_slots_whose_primary_a_server_is(servers: l
     refused, _ = servers[0].ask(PullRows(("t",), 1), mine)
     assert "some ids are of slots that are another server's" in refused.text
     assert servers[0].ask(PullRows(("t",), 0), mine)[0] == Reply("moved", version=1)
+
+
+def test_every_loop_is_compiled_before_a_server_is_ready() -> None:
+    code = (
+        "from elastic_run.adapters.servers import compiling, kernels\n"
+        "compiling.compile_loops()\n"
+        "print([name for name, loop in vars(kernels).items() if getattr(loop, 'signatures', None) == []])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=SECONDS)
+    assert (done.stdout.strip(), done.stderr) == ("['mix', 'part_of']", "")  # they are parts of the others

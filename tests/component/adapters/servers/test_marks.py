@@ -1,0 +1,147 @@
+"""The marks of shards by slot, beside a twin that keeps a number for each."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from elastic_run.adapters.servers.marks import UNTOUCHED, Marks, RecordsRefused
+from elastic_run.adapters.servers.requests import PushSource
+from elastic_run.adapters.servers.slot_sets import SlotSet, read_slots, write_slots
+from elastic_run.master.servers.slot_table import SLOTS
+
+GROUPS = 4
+"""Of slots, whose marks change together here."""
+
+
+def slots_of(groups: set[int]) -> SlotSet:
+    return np.isin(np.arange(SLOTS) % GROUPS, sorted(groups))
+
+
+class Twin:
+    """A mark for each group and shard."""
+
+    def __init__(self) -> None:
+        self.leases: dict[int, int] = {}
+        self.marks: dict[tuple[int, int], int] = {}
+
+    def at(self, group: int, shard: int) -> int:
+        return self.marks.get((group, shard), UNTOUCHED)
+
+
+groups = st.sets(st.integers(0, GROUPS - 1))
+
+
+@dataclass(frozen=True)
+class Push:
+    """Of two servers' clients, in these groups."""
+
+    groups: set[int]
+    source: PushSource
+
+
+@dataclass(frozen=True)
+class Move:
+    """Groups from one of two servers to the other."""
+
+    groups: set[int]
+    server: int
+
+
+def push_of(groups: set[int], shard: int, lease: int, begin: int, length: int) -> Push:
+    return Push(groups, PushSource("d", shard, lease, begin, begin + length))
+
+
+numbers = [st.integers(0, 2), st.integers(0, 1), st.integers(0, 5), st.integers(1, 3)]
+
+OPERATIONS = st.lists(
+    st.one_of(st.builds(push_of, groups, *numbers), st.builds(Move, groups, st.integers(0, 1))), max_size=40
+)
+
+
+@settings(max_examples=150)
+@given(operations=OPERATIONS, held=st.tuples(groups, groups))
+def test_marks_are_those_of_a_number_for_each_slot(
+    operations: list[Push | Move], held: tuple[set[int], set[int]]
+) -> None:
+    """Two servers that push only in what they hold, and copy slots from one to the other, which takes them over."""
+    has = [set(held[0]), set(held[1]) - set(held[0])]
+    marks, twins = (Marks(), Marks()), (Twin(), Twin())
+    for each, mine in zip(marks, has, strict=True):
+        each.hold_slots(slots_of(mine))
+    for operation in operations:
+        match operation:
+            case Move(wanted, server):
+                moved = wanted & has[server]
+                names, (shards, apart) = marks[server].take_slots(slots_of(moved))
+                marks[1 - server].put_slots(slots_of(moved), names, shards, apart)
+                copy_twin(twins[server], twins[1 - server], moved)
+                has = [has[server] - moved, has[1 - server] | moved][:: -1 if server else 1]
+                for each, mine in zip(marks, has, strict=True):
+                    each.hold_slots(slots_of(mine))
+            case Push(wanted, source):
+                for each, twin, mine in zip(marks, twins, has, strict=True):
+                    push_both(each, twin, source, wanted & mine)
+        for each, twin, mine in zip(marks, twins, has, strict=True):
+            for shard in range(3):
+                for group in mine:
+                    assert each.read("d", shard, slots_of({group})) == (max(0, twin.at(group, shard)),)
+
+
+def copy_twin(source: Twin, target: Twin, moved: set[int]) -> None:
+    for shard in range(3):
+        for group in moved:
+            target.marks[group, shard] = source.at(group, shard)
+        target.leases[shard] = max(target.leases.get(shard, 0), source.leases.get(shard, 0))
+
+
+def push_both(marks: Marks, twin: Twin, source: PushSource, wanted: set[int]) -> None:
+    shard, at = source.shard_index, {group: twin.at(group, source.shard_index) for group in wanted}
+    refused = source.lease < twin.leases.get(shard, 0) or any(
+        source.begin < mark < source.end or UNTOUCHED < mark < source.begin for mark in at.values()
+    )
+    if not wanted:
+        return
+    if refused:
+        with pytest.raises(RecordsRefused):
+            marks.judge(source, slots_of(wanted))
+        return
+    new = {group for group, mark in at.items() if mark in (UNTOUCHED, source.begin)}
+    assert (marks.judge(source, slots_of(wanted)) == slots_of(new)).all()
+    marks.advance(source, slots_of(wanted))
+    assert (marks.find_applied(source, slots_of(wanted)) == slots_of(wanted)).all()
+    twin.leases[shard] = source.lease
+    twin.marks |= {(group, shard): max(mark, source.end) for group, mark in at.items()}
+
+
+def test_a_lease_that_begins_ends_those_before_it() -> None:
+    marks, every = Marks(), slots_of({0, 1, 2, 3})
+    marks.hold_slots(every)
+    marks.begin_lease("d", 0, 2)
+    marks.begin_lease("d", 0, 1)
+    with pytest.raises(RecordsRefused, match="under lease 1, which lease 2 follows"):
+        marks.judge(PushSource("d", 0, 1, 0, 1), every)
+    assert marks.judge(PushSource("d", 0, 2, 4, 5), every).all()
+
+
+def test_shards_of_which_all_slots_agree_take_one_number_each() -> None:
+    marks = Marks()
+    marks.hold_slots(slots_of({0, 1}))
+    for begin in range(5):
+        for group in (0, 1):
+            marks.advance(PushSource("d", 0, 1, begin, begin + 1), slots_of({group}))
+    assert marks._apart == {}  # pyright: ignore[reportPrivateUsage]
+    assert marks.read("d", 0, slots_of({0, 1})) == (5,)
+
+
+@pytest.mark.parametrize("slots", [set[int](), {1}, {0, 1, 2, 3}])
+def test_sets_of_slots_are_read_as_they_were_written(slots: set[int]) -> None:
+    assert (read_slots(write_slots(slots_of(slots))) == slots_of(slots)).all()
+
+
+@pytest.mark.parametrize("text", ["0", "zz", "00"])
+def test_what_is_no_set_of_slots_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"hexadecimal|slots"):
+        read_slots(text)
