@@ -102,9 +102,6 @@ class Worker:
 
 Lifetime = Literal["round", "job"]
 
-FOLLOWS = "ELASTIC_RUN_SERVICE_FOLLOWS"
-"""Set for a service of lifetime "job" that follows one which had said words with `ready`, and is lost."""
-
 
 @dataclass(frozen=True, slots=True)
 class Service:
@@ -134,7 +131,6 @@ class Service:
         between_nodes: services of this kind speak to those of other nodes. Where the job's nodes prove themselves to
             each other, the line has `tls` for that: `authority`, `certificate` and `key` in PEM, and the `name` in each
             certificate, which is empty where the user's own authority vouches for whatever name there is.
-        variable: by which the workers of its node get the words that it said with `ready`; empty: by none.
     """
 
     name: str
@@ -143,7 +139,6 @@ class Service:
     where: Literal["first", "every"] = "first"
     ready_seconds: float = 30.0
     between_nodes: bool = False
-    variable: str = ""
 
 
 @dataclass(frozen=True, slots=True)

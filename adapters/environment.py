@@ -9,7 +9,7 @@ from ..rendezvous.base.frozen import dataclass, field, replace
 from .accelerators import own_device
 from .client.context import AGENT, JOB, LARGEST_WORLD, RESTART_COUNT, ROUND, SCALE_UP
 from .client.script_trace import TRACE, TRACE_NODE
-from .contract import Round, Service, Worker
+from .contract import Round, Worker
 from .plain import Plain
 
 
@@ -45,7 +45,6 @@ class WorkerSettings:
         role: theirs, in a job without roles.
         own_device: each sees one accelerator only (--virtual-local-rank).
         signals: those that tell a worker to end.
-        services: that the job wants beside them, whatever its framework.
     """
 
     job: str
@@ -59,7 +58,6 @@ class WorkerSettings:
     role: str = "default"
     own_device: bool = False
     signals: tuple[signal.Signals, ...] = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
-    services: tuple[Service, ...] = ()
 
     @property
     def signal_names(self) -> tuple[str, ...]:
@@ -68,9 +66,7 @@ class WorkerSettings:
 
     def environment(self, round: Round, worker: Worker, agent: str = "") -> dict[str, str]:
         """The whole environment of one worker; `agent`: where it can ask its agent. Raises as `worker_environment`."""
-        told = replace(self.told, agent=agent)
-        said = {each.variable: round.services.get(each.name, "") for each in self.services}
-        return worker_environment(self.adapter, round, worker, self.inherited, told) | said
+        return worker_environment(self.adapter, round, worker, self.inherited, replace(self.told, agent=agent))
 
 
 class AdapterFailed(ElasticRunError, ValueError):

@@ -4,17 +4,17 @@ import json
 from collections.abc import Mapping
 
 from .contract import Round, Service
-from .environment import AdapterFailed, WorkerSettings
+from .environment import AdapterFailed
+from .plain import Plain
 
 
-def wanted(workers: WorkerSettings, round: Round, *, first: bool) -> tuple[Service, ...]:
+def wanted(adapter: Plain, round: Round, *, first: bool) -> tuple[Service, ...]:
     """Those that are to run on a node in this round; `first`: rank 0 is on it.
 
     Raises ValueError with words where the round cannot be served, and AdapterFailed where the adapter is broken.
     """
-    adapter = workers.adapter
     try:
-        found = (*workers.services, *adapter.services(round))
+        found = tuple(adapter.services(round))
     except ValueError:
         raise
     except Exception as error:  # code that is not ours

@@ -6,7 +6,7 @@ import socket
 from collections.abc import Iterable, Mapping
 
 from ..adapters import imports_ahead as ahead
-from ..adapters.contract import ImportsAhead, Round, Service, Worker
+from ..adapters.contract import ImportsAhead, Round, Worker
 from ..adapters.environment import Told, WorkerSettings, per_worker
 from ..elastic_agent.zygotes.seed import Recipe, Seed
 from ..rendezvous.identity.secret import VARIABLE
@@ -71,17 +71,7 @@ def worker_settings(options: Options, environ: Mapping[str, str]) -> WorkerSetti
         role=options.role,
         own_device=options.virtual_local_rank,
         signals=heeded(options.signals),
-        services=services(options),
     )
-
-
-def services(options: Options) -> tuple[Service, ...]:
-    """What the job wants beside its workers, whatever their framework."""
-    if not options.servers:
-        return ()
-    from ..adapters.servers.service import SERVER  # here, because few jobs have servers
-
-    return (SERVER,)
 
 
 def never_warm(options: Options, environ: Mapping[str, str]) -> str:
@@ -107,7 +97,7 @@ def recipe(options: Options, workers: WorkerSettings) -> Recipe | None:
         return None
     anyone = Round(workers.job, 0, 0, 0, "", 0, signals=workers.signal_names)
     worker = Worker(0, 0, options.likely_nproc, workers.node, role=workers.role)
-    differing = per_worker(adapter) | {service.variable for service in workers.services}
+    differing = per_worker(adapter)
     # Libraries may look at the devices in native code: what all workers see, they are to see.
     varying = differing if workers.own_device else differing - {adapter.visible_devices}
     try:

@@ -23,7 +23,7 @@ from .console import say
 from .early import heeded, node_name
 from .errors import UsageError
 from .later import load_later
-from .run import code_of, ended_by, terms, trace_of
+from .run import beside_master, code_of, ended_by, terms, trace_of
 from .settings import Options
 from .store_access import store_of
 from .trust import identity_of, protected, security
@@ -124,6 +124,7 @@ async def _with_store(
             signals=heeded(options.signals),
             security=security(identity),
             known_runs=await finished.runs_before(store, keys, name, entered),
+            beside=beside_master(options),
         )
         if cluster is not None:
             start = managed_nodes.Start(options, setup, store, say, trace)

@@ -47,7 +47,9 @@ from .store_access import NobodyAnswered, store_of
 from .trust import concealed, identity_of, mark, protected, security
 
 if TYPE_CHECKING:
+    from ..elastic_agent.hosting import Host
     from ..elastic_agent.zygotes.seed import Seed
+    from ..master.beside import BesideMaster
     from ..rendezvous.identity.contexts import Identity
     from .history.journal import Journal
     from .telemetry.export import Exporter
@@ -86,7 +88,17 @@ def setup(
         recipe=recipe(options, workers),
         security=security(identity),
         hang_timeout=options.hang_timeout,
+        beside=beside_master(options),
     )
+
+
+def beside_master(options: Options) -> "tuple[BesideMaster, ...]":
+    """What else the job wants done where its master runs."""
+    if options.servers is None:
+        return ()
+    from .servers import make_keepers  # here, because few jobs have servers
+
+    return make_keepers(options.servers, options.nodes.minimum)
 
 
 def terms(options: Options, written: Command | None = None, identity: "Identity | None" = None) -> Terms:
@@ -261,7 +273,12 @@ async def _take_part(
 
                     known = await finished.runs_before(store, keys, node, entered)
                     agent_setup = replace(agent_setup, known_runs=known)
-                agent = Agent(agent_setup, store, output, machine, trace, journal)
+                host: Host | None = None
+                if options.servers is not None:
+                    from .servers import host_servers  # here, because few jobs have servers
+
+                    host = host_servers(options.job_id, identity)
+                agent = Agent(agent_setup, store, output, machine, trace, journal, host)
                 async with contextlib.AsyncExitStack() as beside:
                     await beside.enter_async_context(running(load_later(), "load what is needed later"))
                     if journal is not None:

@@ -14,12 +14,12 @@ copies.py         slots on their way from one server to another (pure)
 outbox.py         what a server has told others, and what they have not answered (pure)
 server_machine.py one server, as a pure function of what happens
 frames.py         a head in JSON and arrays, as they go over a connection
-server_links.py   the connections of a server, to workers and to other servers
-compiling.py      has the loops compiled before a server is ready
-server.py         the process
 routing.py        which server answers for which id, by one slot table
 line.py           a worker's connection to one server, which never waits
 client.py         a worker's end: asks every server for its part, and again where the slot table has changed
 table_source.py   where a worker learns of the slot table: its agent
 session.py        what one worker process has on its way: its tables, and gradients with the records that they are of
+server_links.py   the connections of a server, to workers and to other servers
+compiling.py      has the loops compiled before a server is ready
+server.py         the process
 """

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...master.servers.slot_table import SLOTS
+from ...master.servers.slot_table import SLOTS, RunningServer, SlotTable
 from . import kernels
 from .client import merge
+from .routing import Routes
 from .rows import FIRST_PLACES
 from .server_events import Array
 from .session import sum_parts
@@ -43,3 +44,10 @@ def _use_table(tables: Tables, name: str, arrays: Sequence[Array], slots: SlotSe
     rows.remove(~some)
     rows.put_piece(piece)
     kernels.are_ids_of(arrays[0], some)
+
+
+def _use_as_worker(ids: Array, gradients: Array) -> None:
+    """What workers use: their first start finds it, too."""
+    sum_parts([(merge(ids)[0], gradients), (ids, gradients)])
+    Routes(SlotTable(1, (), (RunningServer(0, "any", "any"),), (0,) * SLOTS)).group_ids(ids).reorder_rows(gradients)
+    kernels.has_unusable(gradients)

@@ -14,7 +14,7 @@ import signal
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from ...adapters.contract import FOLLOWS, Lifetime, Service
+from ...adapters.contract import Lifetime, Service
 from ...rendezvous.base.frozen import dataclass
 from ...rendezvous.wire.fields import signal_name
 from ..logs.backpressure import Backpressure
@@ -161,7 +161,6 @@ class Services:
     def __post_init__(self) -> None:
         self._running: list[_Running] = []
         self._sessions: set[int] = set()
-        self._lost: set[str] = set()  # names of those for all rounds that had been ready
         self._backpressure = Backpressure(self._output, self._stop_reading, self._read_again)
         self._loop = asyncio.get_running_loop()
 
@@ -202,8 +201,7 @@ class Services:
         there = {each.service for each in self._running}
         for service in wanted:
             if service not in there:
-                follows = {FOLLOWS: "1"} if service.name in self._lost else {}
-                await self._start(service, python, {**environment, **follows})
+                await self._start(service, python, environment)
         self.tell(line)
 
     async def ready(self) -> None:
@@ -330,8 +328,6 @@ class Services:
             self._apart.discard(each.popen.pid)
             self._guardian.forget(each.popen.pid)
             self._running.remove(each)
-            if each.said and each.service.lifetime == "job":
-                self._lost.add(each.service.name)
 
     async def _ended(self, which: Sequence[_Running], seconds: float) -> None:
         with contextlib.suppress(TimeoutError):

@@ -345,7 +345,7 @@ class WorkerGroup:
         Raises StartFailed, ValueError, AdapterFailed.
         """
         settings, first = self._setup.workers, entry.assignment.first_rank == 0
-        wanted = services.wanted(settings, self._round(entry), first=first)
+        wanted = services.wanted(settings.adapter, self._round(entry), first=first)
         self._serves = self._serves or bool(wanted)
         if not self._serves:
             return True

@@ -121,7 +121,6 @@ INTERNAL = {
     "ELASTIC_RUN_CALL_FILE",
     "ELASTIC_RUN_KEPT",
     "ELASTIC_RUN_KUBERNETES_JOB",
-    "ELASTIC_RUN_SERVICE_FOLLOWS",
     "ELASTIC_RUN_WARM",
 }
 """What the processes of one job tell each other; a user neither sets nor reads them."""

@@ -37,34 +37,35 @@ def test_each_record_counts_once_whatever_worker_dies_at_whatever_point(tmp_path
     assert "counted [2.0] 12000" in said
 
 
-def test_a_server_that_is_lost_ends_the_job_with_the_reason(tmp_path: Path) -> None:
-    slow = script(
-        tmp_path,
-        """
-        import os, time, torch
-        from elastic_run import data, servers
-        from elastic_run import torch as elastic
-        table = elastic.Embedding("t", 1, servers.SGD(1.0), servers.Zeros())
-        for shard in data.shards("d", 1_000_000, shard_size=10, commit="ack"):
-            table(torch.tensor(list(shard.indices))).sum().backward()
-            shard.done()
-            print("did a shard", flush=True)
-            time.sleep(0.1)
-        """,
-    )
-    command = [sys.executable, "-m", "elastic_run", "--nproc-per-node=2", "--servers=1", "--max-restarts=9", slow]
-    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as job:
+SLOW = (str(SCRIPTS / "servers_count.py"), "--pause=0.1")
+"""Some 20 seconds; says what it has pushed."""
+
+
+def test_a_server_without_a_replica_that_is_lost_ends_the_job_once_with_the_reason(tmp_path: Path) -> None:
+    code, said = run_and_kill(tmp_path, "--servers=1", "--max-restarts=9", *SLOW, after=("pushed 5",))
+    assert code == 1
+    assert said.count("the service server 0") == 1 and "cannot continue" in said
+    assert "round 2" not in said
+
+
+def test_a_server_with_a_replica_that_is_lost_is_not_felt(tmp_path: Path) -> None:
+    code, said = run_and_kill(tmp_path, "--servers=2", *SLOW, after=("pushed 5", "have a second copy"))
+    assert code == 0, said
+    assert said.count("died by SIGKILL") == 2 and "counted [2.0] 12000" in said and "round 2" not in said
+
+
+def run_and_kill(folder: Path, *words: str, after: tuple[str, ...]) -> tuple[int, str]:
+    """Runs a job of two workers, and kills a server when each of these words has been said."""
+    command = [sys.executable, "-m", "elastic_run", "--nproc-per-node=2", f"--log-dir={folder / 'logs'}", *words]
+    lines, left = list[str](), list(after)
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as job:
         assert job.stdout is not None
-        lines: list[str] = []
         for line in job.stdout:
             lines.append(line)
-            if "did a shard" in line and not any("did a shard" in each for each in lines[:-1]):
-                (server,) = children_with("adapters.servers.server", job.pid)
-                os.kill(server, signal.SIGKILL)
-        assert job.wait(SECONDS) == 1
-    said = "".join(lines)
-    assert "the service server" in said
-    assert "the server before this one is lost, and with it the rows of the job's tables: start the job again" in said
+            if left and left[0] in line:
+                del left[0]
+                os.kill(children_with("adapters.servers.server", job.pid)[0], signal.SIGKILL)
+        return job.wait(SECONDS), "".join(lines)
 
 
 def children_with(words: str, parent: int) -> list[int]:

@@ -19,6 +19,7 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--records", type=int, default=6000)
 parser.add_argument("--commit", default="ack")
 parser.add_argument("--die", nargs="*", default=[])
+parser.add_argument("--pause", type=float, default=0.0, help="seconds after each push, which is told")
 options = parser.parse_args()
 
 ROUND = os.environ["ELASTIC_RUN_ROUND"]
@@ -44,6 +45,9 @@ for shard in data.shards("d", options.records, shard_size=100, epochs=2, commit=
         shard.progress(begin + len(part))
         die("after")
         pushes += 1
+        if options.pause:
+            print(f"pushed {pushes}", flush=True)
+            time.sleep(options.pause)
     shard.done()
     die("done")
 if os.environ["RANK"] == "0":

@@ -12,7 +12,7 @@ import pytest
 
 from elastic_run.adapters import imports_ahead, services
 from elastic_run.adapters.contract import Accelerators, ImportsAhead, Peer, Round, Service, Worker
-from elastic_run.adapters.environment import AdapterFailed, Told, WorkerSettings, per_worker, worker_environment
+from elastic_run.adapters.environment import AdapterFailed, Told, per_worker, worker_environment
 from elastic_run.adapters.imports_ahead import Package
 from elastic_run.adapters.plain import Plain
 from elastic_run.adapters.registry import BUILT_IN, NoAdapter, adapter
@@ -142,18 +142,10 @@ class Tracked(Plain):
 
 
 def test_the_services_of_a_node_depend_on_whether_rank_0_is_on_it() -> None:
-    workers = WorkerSettings("job", "node", Tracked(), (), {})
-    assert [service.name for service in services.wanted(workers, ROUND, first=True)] == ["tracker", "watch"]
-    assert [service.name for service in services.wanted(workers, ROUND, first=False)] == ["watch"]
+    assert [service.name for service in services.wanted(Tracked(), ROUND, first=True)] == ["tracker", "watch"]
+    assert [service.name for service in services.wanted(Tracked(), ROUND, first=False)] == ["watch"]
     with pytest.raises(AdapterFailed, match=r"the adapter none failed at the services of round 3: KeyError"):
-        services.wanted(workers, replace(ROUND, nodes=7), first=False)
-
-
-def test_a_service_of_the_jobs_own_runs_whatever_the_framework_and_tells_workers_what_it_has_said() -> None:
-    own = Service("server", ("server.py",), "job", variable="SERVER")
-    workers = WorkerSettings("job", "node", Tracked(), (), {}, services=(own,))
-    assert [service.name for service in services.wanted(workers, ROUND, first=True)] == ["server", "tracker", "watch"]
-    assert workers.environment(replace(ROUND, services={"server": "address"}), Worker(0, 0, 1))["SERVER"] == "address"
+        services.wanted(Tracked(), replace(ROUND, nodes=7), first=False)
 
 
 def test_a_service_is_told_of_a_round_in_one_line() -> None:

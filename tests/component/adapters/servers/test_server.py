@@ -137,7 +137,7 @@ def test_many_workers_at_once_have_each_push_applied_once(address: str) -> None:
 def test_what_is_no_request_is_refused_and_its_connection_closed(address: str, sent: bytes, words: str) -> None:
     with socket.socket(socket.AF_UNIX) as stranger:
         stranger.settimeout(SECONDS)
-        stranger.connect("\0" + address)
+        stranger.connect("\0" + address.removeprefix("@"))
         stranger.sendall(sent)
         got = b""
         while part := stranger.recv(2**16):
@@ -162,7 +162,7 @@ def test_another_user_of_the_machine_is_hung_up_on(address: str) -> None:
     if not (child := os.fork()):
         os.setuid(65534)
         stranger = socket.socket(socket.AF_UNIX)
-        stranger.connect("\0" + address)
+        stranger.connect("\0" + address.removeprefix("@"))
         try:
             os._exit(0 if stranger.recv(10) == b"" else 1)
         except ConnectionResetError:
