@@ -3,10 +3,11 @@
 The first has the marks, each other a piece of a table's rows, with their states; an empty one is the last.
 """
 
+import io
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -18,7 +19,6 @@ from . import frames, kernels
 from .frames import Shape
 from .marks import Marks
 from .requests import MOST_TABLES, Names, Slots
-from .rows import TableFull
 from .server_events import Array, Arrays
 from .slot_sets import NO_SLOTS, SlotSet, read_slots, write_slots
 from .specs import TableSpec
@@ -148,7 +148,7 @@ def _choose(arrays: list[Array], slots: SlotSet) -> list[Array]:
 class _Source:
     """A file of messages, and the checksum of what was read."""
 
-    def __init__(self, file: BinaryIO) -> None:
+    def __init__(self, file: io.BufferedReader) -> None:
         self._file = file
         self._checksum = 0
 
@@ -157,7 +157,7 @@ class _Source:
         head = frames.read_head(kind, self._read(frames.length_of_head(self._read(frames.PREFIX.size))))
         arrays = frames.make_arrays(head.arrays)
         for buffer in frames.buffers_of(arrays):
-            if self._file.readinto(buffer) != len(buffer):  # pyright: ignore[reportUnknownMemberType, reportAttributeAccessIssue]
+            if self._file.readinto(buffer) != len(buffer):
                 raise EOFError("it ends too early")
             self._checksum = zlib.crc32(buffer, self._checksum)
         return head, arrays

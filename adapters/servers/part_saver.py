@@ -6,7 +6,6 @@ import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
 
 NICE = 10
 """Serving comes first."""
@@ -57,7 +56,7 @@ class PartSaver:
             self._say(f"{path} could not be written: {why}")
 
 
-def _write_and_exit(write: Callable[[], None]) -> NoReturn:
+def _write_and_exit(write: Callable[[], None]) -> None:
     """Ends this process; its code is the error's number."""
     code = 1
     try:

@@ -4,7 +4,8 @@
 
 An agent keeps it (`elastic_agent/servers/`), and tells it the table of slots by lines of JSON on its stdin, each a
 `ServerOrders`. It says `ready: LOCAL REMOTE JOINED SAVED` on its stdout when it can answer, with its loops compiled, and
-again when more copies are whole, or its part of a checkpoint is written. What it decides is in `server_machine.py`; all of that happens on one core.
+again when more copies are whole, or its part of a checkpoint is written. What it
+decides is in `server_machine.py`; all of that happens on one core.
 """
 
 import argparse
