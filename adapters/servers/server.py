@@ -3,7 +3,7 @@
     python -m elastic_run.adapters.servers.server [--memory=BYTES] [--checkpoints=FOLDER --job=JOB]
 
 An agent keeps it (`elastic_agent/servers/`), and tells it the table of slots by lines of JSON on its stdin, each a
-`ServerOrders`. It says `ready: LOCAL REMOTE JOINED SAVED` on its stdout when it can answer, with its loops compiled, and
+`ServerOrders`. It says `ready: LOCAL REMOTE JOINED SAVED` on stdout when it can answer, with its loops compiled, and
 again when more copies are whole, or its part of a checkpoint is written. What it
 decides is in `server_machine.py`; all of that happens on one core.
 """
@@ -248,7 +248,7 @@ async def serve(memory: int | None, checkpoints: CheckpointFolder | None) -> Non
     process = ServedMachine(
         orders,
         memory or share_of_memory(orders.table),
-        lambda *words: print("ready:", *words, flush=True),
+        lambda local, remote, joined, saved: print("ready:", local, remote, joined, saved, flush=True),
         checkpoints,
     )
     async with contextlib.AsyncExitStack() as stack:
