@@ -308,6 +308,8 @@ class Agent:
                     exits = self._workers.exits
                     self.timeline.down(self._inbox.now())
                     self._trace.instant("leave", code=code, why=why)
+                    if self._hosting:
+                        await self._hosting.give_away()
                     with self._trace.span("farewell"):
                         await self._node.leave(self._candidate, leading, self._setup.terms.farewell_seconds)
                     return self.result(code, why, exits)

@@ -27,6 +27,10 @@ class HostedProcesses(Protocol):
         """What a worker is told that knows this version, within about a second."""
         ...
 
+    async def give_away(self) -> None:
+        """Before this node leaves: waits until others have what is here, as long as it has time for that."""
+        ...
+
     def pause(self) -> None:
         """Stops the processes where they are."""
         ...

@@ -41,7 +41,8 @@ def _use_table(tables: Tables, name: str, arrays: Sequence[Array], slots: SlotSe
     tables.pull_rows((name,), [arrays[0][:1].copy()], some | slots)
     rows = tables.find_table(name)
     piece, _ = rows.copy_piece(0, slots, 2)
-    rows.remove(~some)
+    rows.forget_slots(~some)
+    rows.remove_some()
     rows.put_piece(piece)
     kernels.are_ids_of(arrays[0], some)
 

@@ -124,8 +124,8 @@ class Copies:
         self._whole.pop(peer, None)
         self.restart_copy(peer)
 
-    def take_turn(self, pushing: bool) -> None:
-        """Sends one piece of the first copy that waits for it.
+    def take_turn(self, pushing: bool) -> bool:
+        """Sends one piece of the first copy that waits for it. Whether there was one.
 
         Args:
             pushing: a push is on its way to be applied, so that no copy can be ended.
@@ -135,7 +135,8 @@ class Copies:
                 self._active[peer] = self._active.pop(peer)  # the others come first the next time
                 copy.ready = False
                 self._send_piece(peer, copy, pushing)
-                return
+                return True
+        return False
 
     def _send_piece(self, peer: Peer, copy: CopyUnderWay, pushing: bool) -> None:
         for spec in self._tables.specs:
@@ -246,6 +247,7 @@ class Arrivals:
         self._marks = marks
         self._under_way: dict[Peer, tuple[int, SlotSet]] = {}
         self._whole: dict[Peer, SlotSet] = {}
+        self._last: dict[Peer, int] = {}  # the number of the last copy that has begun
 
     @property
     def whole(self) -> SlotSet:
@@ -270,18 +272,25 @@ class Arrivals:
             if not (slots & ~roles.copied_from(peer)).any()
         }
 
-    def begin_copy(self, request: BeginCopy, roles: SlotRoles) -> str:
-        """What is wrong; empty: it has begun."""
+    def accepts_copy(self, request: BeginCopy, roles: SlotRoles) -> bool:
+        """Whether it is of slots that are copied from there, and not older than another that has begun."""
         slots = read_slots(request.slots)
-        if (slots & ~roles.copied_from(request.sender)).any():
-            return "these slots are not copied from there"
+        return not (slots & ~roles.copied_from(request.sender)).any() and request.number > self._last.get(
+            request.sender, 0
+        )
+
+    def forget_copy(self, peer: Peer, slots: SlotSet) -> SlotSet:
+        """These slots are here no more, and not what came of the last copy from there: that is what is returned."""
+        _, before = self._under_way.pop(peer, (0, NO_SLOTS))
+        self._whole[peer] = self.whole_from(peer) & ~slots
+        return before
+
+    def begin_copy(self, request: BeginCopy) -> None:
+        """One that is accepted, when nothing is here of its slots any more. Raises TableMisused, TableFull."""
         for spec in request.tables:
             self._tables.open_table(spec)
-        _, before = self._under_way.pop(request.sender, (0, NO_SLOTS))
-        self._whole[request.sender] = self.whole_from(request.sender) & ~slots
-        self._tables.remove_slots(slots | before)
-        self._under_way[request.sender] = request.number, slots
-        return ""
+        self._last[request.sender] = request.number
+        self._under_way[request.sender] = request.number, read_slots(request.slots)
 
     def take_part(self, request: CopyRows | CopyPush | EndCopy, arrays: Arrays, reuse: bool) -> bool:
         """Whether it is of a copy that is under way. Raises TableMisused, ValueError. See `Rows.make` for `reuse`."""

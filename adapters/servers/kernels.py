@@ -117,10 +117,12 @@ def remove_ids(keys: Any, places: Any, masks: Any, ids: Any) -> None:
 
 
 @compiled
-def write_slots_of(ids: Any, rows: Any, slots: Any) -> None:
-    """Writes the slot of each id into `slots` at its row."""
+def write_slots_of(ids: Any, rows: Any, slots: Any, counts: Any) -> None:
+    """Writes the slot of each id into `slots` at its row, and counts it in `counts`."""
     for position in range(len(ids)):
-        slots[rows[position]] = slot_of(ids[position])
+        slot = slot_of(ids[position])
+        slots[rows[position]] = slot
+        counts[slot] += 1
 
 
 @compiled

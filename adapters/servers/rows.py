@@ -2,7 +2,8 @@
 
 Rows lie in arrays of virtual memory as long as the table may ever be: a page is taken when its first row is made, so
 that a table grows without being copied. The index is cut into parts by the id's hash, and each part grows by itself:
-what stands still for that is one part of many. A row never moves: one that is removed leaves a free place.
+what stands still for that is one part of many. A row never moves: one that is removed leaves a free place. Rows that
+are to go are removed some at a time.
 """
 
 import mmap
@@ -11,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from ...master.servers.slot_table import NOBODY
+from ...master.servers.slot_table import NOBODY, SLOTS
 from . import kernels
 from .server_events import Array
-from .slot_sets import SlotSet
+from .slot_sets import NO_SLOTS, SlotSet
 from .specs import FTRL, SGD, Adagrad, Adam, Momentum, Normal, Optimizer, TableSpec, Uniform, Zeros
 
 FIRST_PLACES = 64
@@ -31,6 +32,9 @@ SPARE = 2
 
 WINDOW = 1 << 18
 """Places that are looked at for one piece."""
+
+MOST_REMOVED = 16_384
+"""Rows at a time: some milliseconds."""
 
 
 class TableFull(MemoryError):
@@ -71,6 +75,9 @@ class Rows:
         self._free = np.empty(0, np.int64)
         self._ids = _reserve((most,), np.int64)
         self._slots = _reserve((most,), np.int16)  # NOBODY: the place is free
+        self._counts = np.zeros(SLOTS, np.int64)  # of rows, by slot
+        self._gone = NO_SLOTS  # slots whose rows are to be removed
+        self._looked = 0  # for those, before this place
         self._values = _reserve((most, spec.columns), np.float32)
         self._states = [_reserve((most, spec.columns), np.float32) for _ in begun]
         self._steps = _reserve((most if counts_steps else 0,), np.int64)
@@ -112,18 +119,30 @@ class Rows:
         self._begin_rows(ids[fresh[:made]], rows[fresh[:made]])
         return rows
 
-    def remove(self, slots: SlotSet) -> None:
-        """The rows of these slots; their places are free."""
-        gone = np.flatnonzero(_with_nobody(slots)[self._slots[: self.end]])
-        if not len(gone):
-            return
-        ids = self._ids[gone]
+    def has_rows(self, slots: SlotSet) -> bool:
+        """Whether there are any of these slots."""
+        return bool(self._counts[slots].any())
+
+    def forget_slots(self, slots: SlotSet) -> None:
+        """Their rows are to be removed, by `remove_some`. Until all are, nothing may be made in these slots."""
+        self._gone = (self._gone | slots) & (self._counts > 0)
+        self._looked = 0
+
+    def remove_some(self) -> bool:
+        """Removes a few of those that are to go, and makes their places free. Whether there are more."""
+        if not self._gone.any():
+            return False
+        rows, self._looked = self._choose(self._looked, self._gone, MOST_REMOVED)
+        ids = self._ids[rows]
         kernels.remove_ids(self._keys, self._places, self._masks, ids)
         self._held -= kernels.count_parts(ids)
-        self._slots[gone] = NOBODY
+        self._counts -= np.bincount(self._slots[rows], minlength=SLOTS)
+        self._slots[rows] = NOBODY
         for each in (self._values, *self._states, *self._steps_if_any()):
-            each[gone] = 0  # as the next row there finds a place that was never used
-        self._free = np.concatenate([self._free, gone[::-1]])
+            each[rows] = 0  # as the next row there finds a place that was never used
+        self._free = np.concatenate([self._free, rows[::-1]])
+        self._gone = self._gone & (self._counts > 0)
+        return bool(self._gone.any())
 
     def read(self, rows: Array, ids: Array) -> Array:
         """The values of those rows, (n, columns) float32; of an id without a row, what it would begin with."""
@@ -199,7 +218,7 @@ class Rows:
     def _begin_rows(self, ids: Array, rows: Array) -> None:
         """Those that `make` has made."""
         self._ids[rows] = ids
-        kernels.write_slots_of(ids, rows, self._slots)
+        kernels.write_slots_of(ids, rows, self._slots, self._counts)
         self._held += kernels.count_parts(ids)
         self._initialize(self._values, rows, ids)
         for state, value in zip(self._states, self._begun, strict=True):

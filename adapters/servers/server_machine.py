@@ -9,7 +9,7 @@ Invariants. What a primary has applied, each of its backups has, and so has each
 mark of its slot change together, and move together. Whoever asks under an earlier version of the slot table than this
 server's is refused, and under a later one has to wait until this server has read it. A server keeps what it has of a
 slot while the versions that it reads say that it is the slot's primary or backup, or joins it from the same source; it
-forgets the rest at once.
+removes the rest some rows at a time, and no copy of the slot begins before that is done.
 """
 
 from ...master.servers.slot_table import SLOTS, SlotTable
@@ -49,6 +49,7 @@ from .server_events import (
     ServerEffect,
     ServerEvent,
     TableRead,
+    WantTurn,
 )
 from .slot_roles import SlotRoles, read_roles
 from .slot_sets import NO_SLOTS, SlotSet, read_slots, write_slots
@@ -73,6 +74,7 @@ class ServerMachine:
         self._queue = PushQueue(incarnation, self._tables, self._marks, self._copies, self._outbox)
         self._roles = SlotRoles(0, NO_SLOTS, NO_SLOTS, {}, {}, {}, {})
         self._read_slots = False  # a table that has slots
+        self._removing = False  # a turn for that was asked for
         self._parked: list[ServerAsked] = []
 
     @property
@@ -116,7 +118,8 @@ class ServerMachine:
                     self._queue.reconnect_peer(peer)
                     self._copies.reconnect_peer(peer)
             case CopyTurn():
-                self._copies.take_turn(self._queue.is_pushing)
+                if not self._copies.take_turn(self._queue.is_pushing):
+                    self._remove_some()
         self._queue.start_next()
         return self._outbox.take_effects()
 
@@ -132,12 +135,27 @@ class ServerMachine:
         self._roles = roles
         self._arrivals.follow_roles(roles)
         whole = self._whole_slots()
-        self._tables.remove_slots(something & ~(whole | self._arrivals.slots))
+        self._forget_slots(something & ~(whole | self._arrivals.slots))
         self._marks.hold_slots(whole)
         self._copies.follow_roles(roles)
         self._queue.follow_roles(roles)
         self._hang_up_others()
         self._take_parked()
+
+    def _forget_slots(self, slots: SlotSet) -> None:
+        self._tables.forget_slots(slots)
+        if not self._removing and self._tables.has_rows(slots):
+            self._removing = True
+            self._outbox.add_effect(WantTurn())
+
+    def _remove_some(self) -> None:
+        if not self._removing:
+            return
+        self._removing = self._tables.remove_some()
+        if self._removing:
+            self._outbox.add_effect(WantTurn())
+        else:
+            self._take_parked()
 
     def _whole_slots(self) -> SlotSet:
         """Those of which this server has all."""
@@ -185,18 +203,23 @@ class ServerMachine:
 
     def _take_told(self, asked: ServerAsked, request: PeerRequest) -> None:
         """What another server asks. Of a version that is to be read here, it waits."""
-        if request.version < self.version and not isinstance(request, CopyRows | CopyPush | EndCopy):
-            self._answer(asked, Reply("moved"))
-        elif request.version > self.version or self._must_wait(request):
-            self._parked.append(asked)
-        else:
-            try:
+        try:
+            if request.version < self.version and not isinstance(request, CopyRows | CopyPush | EndCopy):
+                self._answer(asked, Reply("moved"))
+            elif request.version > self.version or self._must_wait(request):
+                self._parked.append(asked)
+            else:
                 self._answer(asked, self._do_told(asked, request))
-            except (TableMisused, TableFull, ValueError) as error:
-                self._answer(asked, Reply("misused", str(error)))
+        except (TableMisused, TableFull, ValueError) as error:
+            self._answer(asked, Reply("misused", str(error)))
 
     def _must_wait(self, request: PeerRequest) -> bool:
-        """What is acknowledged next must find here what was acknowledged before."""
+        """A push, until what was acknowledged before is known here; a copy, until what was here before is removed."""
+        if isinstance(request, BeginCopy) and self._arrivals.accepts_copy(request, self._roles):
+            slots = read_slots(request.slots)
+            self._forget_slots(slots | self._arrivals.forget_copy(request.sender, slots))
+            self._marks.hold_slots(self._whole_slots())
+            return self._tables.has_rows(slots)
         return isinstance(request, ForwardPush | ForwardLease) and self._queue.is_in_doubt(request.sender)
 
     def _take_parked(self) -> None:
@@ -217,9 +240,9 @@ class ServerMachine:
             case ForwardLease(_, dataset, shard_index, lease, _):
                 self._marks.begin_lease(dataset, shard_index, lease)
             case BeginCopy():
-                if wrong := self._arrivals.begin_copy(request, self._roles):
-                    return Reply("misused", wrong)
-                self._marks.hold_slots(self._whole_slots())
+                if not self._arrivals.accepts_copy(request, self._roles):
+                    return Reply("copy")
+                self._arrivals.begin_copy(request)
             case CopyRows() | CopyPush() | EndCopy():
                 if not self._arrivals.take_part(request, asked.arrays, not self._copies.are_under_way):
                     return Reply("copy")

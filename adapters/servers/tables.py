@@ -123,11 +123,18 @@ class Tables:
                 f"{self._memory >> 20} MiB for them: give servers more memory, or have more of them"
             )
 
-    def remove_slots(self, slots: SlotSet) -> None:
-        """Forgets all rows of these slots."""
-        if slots.any():
-            for rows in self._tables.values():
-                rows.remove(slots)
+    def has_rows(self, slots: SlotSet) -> bool:
+        """Whether any table has some of these slots."""
+        return any(rows.has_rows(slots) for rows in self._tables.values())
+
+    def forget_slots(self, slots: SlotSet) -> None:
+        """All rows of these slots are to be removed, by `remove_some`."""
+        for rows in self._tables.values():
+            rows.forget_slots(slots)
+
+    def remove_some(self) -> bool:
+        """A few of the rows that are to go. Whether there are more."""
+        return any(rows.remove_some() for rows in self._tables.values())  # the first that has such rows
 
     def read_status(self) -> tuple[TableStatus, ...]:
         """Of each table."""

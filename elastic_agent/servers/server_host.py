@@ -20,6 +20,7 @@ from ...rendezvous.store.contract import Compare, Delete, KeyValue, Put, Store
 from ...rendezvous.store.waits import Waits
 from ...rendezvous.wire.values import Malformed, decode, decode_or_none, encode
 from ..inbox import Inbox
+from ..machine.node_state import NodeState
 from ..setup import Setup
 from ..workers.services import Services
 from ..workers.worker_starter import StartFailed
@@ -106,6 +107,27 @@ class ServerHost:
             await self._inbox.news(heard, left)
         tls = self._certificates(time.time())[1] if self._certificates else None
         return encode(JobServers(self.table, self._node or self._setup.workers.node, tls)).decode()
+
+    async def give_away(self) -> None:
+        """Waits until no server is wanted here any more, where this node leaves and others can take its rows over.
+
+        For --shutdown-timeout seconds from the notice on, at most, and not after a second signal.
+        """
+        while self._can_give_away(self._inbox.state):
+            heard, left = self._inbox.count, self._leaves_until - self._inbox.now()
+            if left <= 0:
+                self._say("this node leaves with rows that no other server has taken over yet")
+                return
+            await self._inbox.news(heard, left)
+
+    def _can_give_away(self, state: NodeState) -> bool:
+        header, nodes = state.known.header, {place.node for place in self.table.places}
+        goes_on = header is not None and header.state == "open" and not self.failure
+        return goes_on and state.notice.kind == "leave" and self._node in nodes and len(nodes) > 1
+
+    @property
+    def _leaves_until(self) -> float:
+        return self._inbox.state.notice.at + self._setup.shutdown_timeout
 
     def pause(self) -> None:
         """Stops the servers where they are."""

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from .cluster import Cluster
+
 SCRIPTS = Path(__file__).with_name("scripts")
 
 SECONDS = 240.0
@@ -52,6 +54,29 @@ def test_a_server_with_a_replica_that_is_lost_is_not_felt(tmp_path: Path) -> Non
     code, said = run_and_kill(tmp_path, "--servers=2", *SLOW, after=("pushed 5", "have a second copy"))
     assert code == 0, said
     assert said.count("died by SIGKILL") == 2 and "counted [2.0] 12000" in said and "round 2" not in said
+
+
+@pytest.mark.parametrize("fault", ["killed", "frozen"])
+def test_a_machine_that_is_lost_with_a_server_and_the_master_costs_no_record(job: Cluster, fault: str) -> None:
+    job.start("A", "B", "C", nnodes="2:3", servers="2:3", script=SCRIPTS / "servers_count.py", args=("--pause=0.1",))
+    job.wait_anywhere("pushed 20")
+    lost = job.master()
+    (job.kill_machine if fault == "killed" else job.freeze_machine)(lost)
+    _, found = job.wait_anywhere(r"counted (.*)")
+    if fault == "frozen":
+        job.kill_machine(lost)
+    others = {node: 0 for node in "ABC" if node != lost}
+    assert job.finish() == others and found[1] == "[2.0] 12000"
+
+
+def test_a_node_that_leaves_gives_its_rows_to_the_others_also_where_nobody_has_a_copy(job: Cluster) -> None:
+    flags = {"nnodes": "2:3", "servers": "2:3", "ps_replicas": 0}
+    job.start("A", "B", "C", script=SCRIPTS / "servers_count.py", args=("--pause=0.1",), **flags)
+    job.wait_anywhere("pushed 20")
+    leaves = next(node for node in "ABC" if node != job.master())
+    job.send(leaves, signal.SIGTERM)
+    _, found = job.wait_anywhere(r"counted (.*)")
+    assert job.finish() == {node: 143 if node == leaves else 0 for node in "ABC"} and found[1] == "[2.0] 12000"
 
 
 def run_and_kill(folder: Path, *words: str, after: tuple[str, ...]) -> tuple[int, str]:

@@ -855,6 +855,9 @@ class PretendedServers:
 
     resume = pause
 
+    async def give_away(self) -> None:
+        self.events.append("gives away")
+
     async def close(self) -> None:
         self.events.append("ends")
 
@@ -867,7 +870,7 @@ def test_what_runs_beside_the_workers_runs_until_they_have_ended() -> None:
         return made[0]
 
     ended, _ = live(PickedStore(), trains_once, host=host)
-    assert ended.code == SUCCEEDED and made[0].events == ["runs", "looks no more", "ends"]
+    assert ended.code == SUCCEEDED and made[0].events == ["runs", "gives away", "looks no more", "ends"]
 
 
 def test_a_job_whose_servers_have_lost_what_they_held_ends_once_with_the_reason() -> None:

@@ -272,8 +272,12 @@ class Network:
         rows = self.machines[name]._tables.find_table(table)  # pyright: ignore[reportPrivateUsage]
         chosen = np.zeros(SLOTS, np.bool_)
         chosen[list(slots)] = True
-        arrays, _ = rows.copy_piece(0, chosen, 1 << 20)
-        return {int(id_): [part[at].tolist() for part in arrays[1:]] for at, id_ in enumerate(arrays[0].tolist())}
+        found, place, following = dict[int, list[Any]](), -1, 0
+        while place != following:
+            place = following
+            (ids, *parts), following = rows.copy_piece(place, chosen, 1 << 20)
+            found |= {id_: [part[at].tolist() for part in parts] for at, id_ in enumerate(ids.tolist())}
+        return found
 
 
 def slot_of(id_: int) -> int:

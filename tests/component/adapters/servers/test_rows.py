@@ -135,6 +135,13 @@ def slots_of(ids: Array) -> Array:
     return np.array([int(kernels.slot_of(each)) for each in ids])
 
 
+def remove(rows: Rows, slots: Array) -> None:
+    rows.forget_slots(slots)
+    while rows.remove_some():
+        pass
+    assert not rows.has_rows(slots)
+
+
 def choose(draws: np.random.Generator, share: float) -> Array:
     return draws.random(SLOTS) < share
 
@@ -150,13 +157,13 @@ def test_rows_that_are_removed_begin_anew_and_the_others_stay_as_they_are(optimi
         there |= set(ids.tolist())
         if draws.random() < 0.3:
             gone = choose(draws, draws.choice([0.01, 0.5]))
-            rows.remove(gone)
+            remove(rows, gone)
             all_ids = np.array(sorted(there))
             there = set(all_ids[~gone[slots_of(all_ids)]].tolist())
         assert rows.count == len(there)
         present = rows.find(np.arange(-4000, 4000))
         assert set((np.flatnonzero(present >= 0) - 4000).tolist()) == there
-    rows.remove(ALL_SLOTS)
+    remove(rows, ALL_SLOTS)
     end, ids = rows.end, np.arange(-4000, 4000)
     for _ in range(3):
         gradients = draws.standard_normal((len(ids), 3)).astype(np.float32)
@@ -190,7 +197,7 @@ def test_a_copy_of_rows_goes_on_as_the_rows_do(optimizer: Optimizer) -> None:
 def test_no_row_takes_a_free_place_while_that_is_forbidden() -> None:
     rows = table()
     step(rows, np.arange(100), np.zeros((100, 3), np.float32))
-    rows.remove(ALL_SLOTS)
+    remove(rows, ALL_SLOTS)
     later = np.arange(100, 110)
     assert rows.make(later, rows.find(later), reuse=False).tolist() == list(range(100, 110))
     later = np.arange(200, 210)

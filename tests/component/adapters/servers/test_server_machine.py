@@ -7,6 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from elastic_run.adapters.servers import copies, rows
+
 from .machine_network import Network, Worker, begin_job, check_equal, pull_counts
 
 
@@ -59,7 +61,14 @@ def disturb_job(network: Network, workers: list[Worker], replicas: int) -> None:
 @settings(max_examples=12, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_each_record_counts_once_whatever_servers_and_workers_are_lost(replicas: int, seed: int) -> None:
-    draw = random.Random(seed)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(copies, "PIECE", 5)
+        patch.setattr(rows, "WINDOW", 20)
+        patch.setattr(rows, "MOST_REMOVED", 3)
+        train_under_losses(random.Random(seed), replicas)
+
+
+def train_under_losses(draw: random.Random, replicas: int) -> None:
     network = begin_job(draw, draw.choice([2, 3]), replicas)
     shards = [[draw.randrange(-60, 60) for _ in range(draw.randrange(5, 60))] for _ in range(3)]
     workers = [Worker(network, at, records, draw.randrange(1, 9)) for at, records in enumerate(shards)]
