@@ -242,8 +242,9 @@ class PeerLink:
         self._peer = peer
         self._same_machine = same_machine
         self._dialling = dialling
-        self._answered = answered
+        self._answer_to = answered
         self._broken = broken
+        self._pause = 0.0  # before the next attempt: more where a connection was lost before anything was answered
         self._say = say
         self._waiting: deque[tuple[PeerRequest, Arrays]] = deque()
         self._protocol: _PeerProtocol | None = None
@@ -260,8 +261,10 @@ class PeerLink:
 
     async def _connect(self) -> None:
         """Until it succeeds, or the slot table names that server no more and this is hung up."""
-        pause, said = FIRST_PAUSE, False
+        said = False
         while True:
+            await asyncio.sleep(self._pause)
+            self._pause = min(max(2 * self._pause, FIRST_PAUSE), LONGEST_PAUSE)
             try:
                 async with asyncio.timeout(CONNECT_SECONDS):
                     protocol = await self._open()
@@ -270,12 +273,10 @@ class PeerLink:
                 error = ConnectionError("it is closed at once")
             except OSError as found:  # an ssl.SSLError and a TimeoutError, too
                 error = found
-            if pause >= LONGEST_PAUSE and not said:
+            if self._pause >= LONGEST_PAUSE and not said:
                 said = True
                 words = str(error) or f"no answer in {CONNECT_SECONDS:g} s"
                 self._say(f"cannot connect to parameter server {self._peer.number} ({words}); trying")
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, LONGEST_PAUSE)
         self._protocol, self._connecting = protocol, None
         while self._waiting:
             self.tell_server(*self._waiting.popleft())
@@ -285,7 +286,7 @@ class PeerLink:
         loop = asyncio.get_running_loop()
 
         def make() -> _PeerProtocol:
-            return _PeerProtocol(self._answered, self._lose)
+            return _PeerProtocol(self._take_answer, self._lose)
 
         if self._same_machine:
             _, protocol = await loop.create_unix_connection(make, "\0" + self._peer.local.removeprefix("@"))
@@ -296,6 +297,10 @@ class PeerLink:
             make, host.strip("[]"), int(port), ssl=self._dialling, server_hostname=name
         )
         return protocol
+
+    def _take_answer(self, reply: Reply) -> None:
+        self._pause = 0.0
+        self._answer_to(reply)
 
     def _lose(self) -> None:
         if self._protocol is not None:
