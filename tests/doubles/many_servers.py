@@ -11,7 +11,7 @@ import socket
 import threading
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 
@@ -208,10 +208,18 @@ class DoubleServer:
         assert not any(thread.is_alive() for thread in self._threads)
 
 
+class KnownServers(Protocol):
+    """What a worker's agent knows."""
+
+    known: SlotTable
+    worker_tls: ServersTls | None
+    node: str
+
+
 class DoubleSource(TableSource):
     """Stands for the agent: it has answered as soon as it has a newer table."""
 
-    def __init__(self, servers: "ManyServers") -> None:
+    def __init__(self, servers: KnownServers) -> None:
         self._servers = servers
         self._ends = socket.socketpair()
         self._version = 0
@@ -234,7 +242,7 @@ class DoubleSource(TableSource):
         self._ends[0].settimeout(ENOUGH)
         self._ends[0].recv(1)
         self.asked = False
-        return JobServers(self._servers.known, "here", self._servers.worker_tls)
+        return JobServers(self._servers.known, self._servers.node, self._servers.worker_tls)
 
     def close(self) -> None:
         for each in self._ends:
@@ -251,6 +259,8 @@ class ManyServers:
         worker_tls: what it gives to workers.
         ends: what is to be closed.
     """
+
+    node = "here"
 
     def __init__(self) -> None:
         self.rows = Rows()

@@ -1,21 +1,16 @@
 """A worker's end among several servers that are lost, moved, silent, behind and full."""
 
-import contextlib
 import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
 
-from elastic_run.adapters.servers.client import ServersConnection
 from elastic_run.adapters.servers.errors import PushRefused, ServerFull, ServerGone, TableMisused
-from elastic_run.adapters.servers.line import ServerLine
 from elastic_run.adapters.servers.requests import PullRows, PushGradients, Request
-from elastic_run.adapters.servers.session import ServersClient
 from elastic_run.adapters.servers.specs import SGD, TableSpec, Zeros
 from elastic_run.rendezvous.identity.contexts import Identity
 from elastic_run.rendezvous.identity.secret import new_secret
@@ -23,32 +18,11 @@ from elastic_run.rendezvous.identity.servers import ServersIssuer
 
 from ....doubles.many_servers import DoubleServer, ManyServers, deal_slots, many_servers
 from ....sampling import sample_seeds
+from .counting_worker import CountingWorker, dying_worker, train_shards
+
+__all__ = ["dying_worker"]
 
 TABLE = TableSpec("t", 1, SGD(1.0), Zeros())
-
-
-class Worker:
-    """A worker that counts ids."""
-
-    def __init__(self, servers: ManyServers, seconds: float = 20.0) -> None:
-        self.connection = ServersConnection(servers.source(), seconds)
-        servers.ends.callback(self.connection.close)
-        self.client = ServersClient(self.connection)
-        self.client.open_table(TABLE)
-
-    def use(self, *ids: int) -> list[float]:
-        """The rows of these ids, whose gradient counts each of them once."""
-        distinct, rows, inverse = self.client.pull("t", np.array(ids))
-        counts = np.bincount(inverse, minlength=len(distinct)).astype(np.float32)[:, None]
-        self.client.await_gradient("t", distinct, lambda: -counts)
-        return rows[inverse][:, 0].tolist()
-
-    def push(self, begin: int, end: int, shard: int = 0, lease: int = 1) -> None:
-        self.client.push("d", shard, lease, begin, end)
-
-    def rows(self, *ids: int) -> list[float]:
-        _, rows, inverse = self.client.pull("t", np.array(ids))
-        return rows[inverse][:, 0].tolist()
 
 
 @pytest.fixture
@@ -65,7 +39,7 @@ def first_push(request: Request, when: str, *, wanted: str, done: list[int]) -> 
 
 
 def test_each_row_comes_from_its_server_and_each_push_goes_to_all(servers: ManyServers) -> None:
-    worker = Worker(servers)
+    worker = CountingWorker(servers)
     ids = [7, -1, 7, 2**63 - 1, 3, *range(100, 160)]
     assert worker.use(*ids) == [0.0] * len(ids)
     worker.push(0, 5)
@@ -78,7 +52,7 @@ def test_each_row_comes_from_its_server_and_each_push_goes_to_all(servers: ManyS
 
 
 def test_each_gradient_goes_to_its_row_wherever_its_slot_has_moved(servers: ManyServers) -> None:
-    worker = Worker(servers)
+    worker = CountingWorker(servers)
     expected = np.zeros(100)
     for step, ids in enumerate((np.arange(80), np.arange(99, 19, -1))):
         distinct, _, _ = worker.client.pull("t", ids)
@@ -91,7 +65,7 @@ def test_each_gradient_goes_to_its_row_wherever_its_slot_has_moved(servers: Many
 
 
 def test_marks_of_all_servers_cut_a_shard(servers: ManyServers) -> None:
-    worker = Worker(servers)
+    worker = CountingWorker(servers)
     for server, mark in zip(servers.servers, (8, 3, 5), strict=True):
         slots = {slot for slot in range(1024) if servers.known.primary[slot] == server.place.number}
         for slot in slots:
@@ -106,7 +80,7 @@ def test_marks_of_all_servers_cut_a_shard(servers: ManyServers) -> None:
 
 
 def test_after_a_move_the_same_is_asked_of_the_others(servers: ManyServers) -> None:
-    worker = Worker(servers)
+    worker = CountingWorker(servers)
     worker.use(*range(50))
     servers.move(0, 0, 1)
     worker.push(0, 1)
@@ -121,7 +95,7 @@ def test_after_a_move_the_same_is_asked_of_the_others(servers: ManyServers) -> N
 
 
 def test_a_server_that_is_behind_is_asked_again_until_it_is_not(servers: ManyServers) -> None:
-    worker = Worker(servers)
+    worker = CountingWorker(servers)
     worker.use(*range(50))
     old, new = servers.known, servers.table(deal_slots(2, 1, 0))
     servers.tell_servers(new)
@@ -135,7 +109,7 @@ def test_a_server_that_is_behind_is_asked_again_until_it_is_not(servers: ManySer
 
 
 def test_an_agent_that_is_behind_is_waited_for(servers: ManyServers) -> None:
-    worker = Worker(servers)
+    worker = CountingWorker(servers)
     worker.use(*range(50))
     new = servers.table(deal_slots(2, 1, 0))
     servers.tell_servers(new)
@@ -147,7 +121,7 @@ def test_an_agent_that_is_behind_is_waited_for(servers: ManyServers) -> None:
 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_server_that_is_lost_in_a_push_is_not_felt(servers: ManyServers, when: str) -> None:
-    worker = Worker(servers)
+    worker = CountingWorker(servers)
     worker.use(*range(50))
     lost = servers.servers[1]
     done: list[int] = []
@@ -160,7 +134,7 @@ def test_a_server_that_is_lost_in_a_push_is_not_felt(servers: ManyServers, when:
 
 
 def test_a_server_that_is_silent_is_given_up_when_a_newer_table_is_there(servers: ManyServers) -> None:
-    worker = Worker(servers)
+    worker = CountingWorker(servers)
     worker.use(*range(50))
     servers.servers[2].open.clear()
     threading.Timer(0.1, servers.move, (0, 1)).start()
@@ -172,7 +146,7 @@ def test_a_server_that_is_silent_is_given_up_when_a_newer_table_is_there(servers
 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_connection_that_is_lost_is_made_again(servers: ManyServers, when: str) -> None:
-    worker = Worker(servers)
+    worker = CountingWorker(servers)
     worker.use(*range(50))
     server, done = servers.servers[1], list[int]()
 
@@ -189,7 +163,7 @@ def test_a_connection_that_is_lost_is_made_again(servers: ManyServers, when: str
 
 
 def test_who_does_not_answer_is_named_when_time_is_up(servers: ManyServers) -> None:
-    worker = Worker(servers, 0.5)
+    worker = CountingWorker(servers, 0.5)
     servers.servers[1].open.clear()
     with pytest.raises(
         ServerGone,
@@ -205,7 +179,7 @@ def test_who_does_not_answer_is_named_when_time_is_up(servers: ManyServers) -> N
 
 
 def test_a_push_that_one_server_had_no_room_for_goes_again_before_the_next(servers: ManyServers) -> None:
-    worker = Worker(servers)
+    worker = CountingWorker(servers)
     worker.use(*range(50))
     servers.servers[1].full = True
     for _ in range(2):
@@ -221,7 +195,7 @@ def test_a_push_that_one_server_had_no_room_for_goes_again_before_the_next(serve
 
 
 def test_a_push_that_was_refused_as_another_workers_is_given_up(servers: ManyServers) -> None:
-    worker, other = Worker(servers), Worker(servers)
+    worker, other = CountingWorker(servers), CountingWorker(servers)
     worker.use(1, 2)
     assert other.client.cuts("d", 0, 2, 0) == [0]
     with pytest.raises(PushRefused):
@@ -232,7 +206,7 @@ def test_a_push_that_was_refused_as_another_workers_is_given_up(servers: ManySer
 
 
 def test_gradients_that_are_no_numbers_are_sent_to_no_server(servers: ManyServers) -> None:
-    worker = Worker(servers)
+    worker = CountingWorker(servers)
     distinct, _, _ = worker.client.pull("t", np.arange(50))
     bad = np.ones((50, 1), np.float32)
     bad[17] = np.nan
@@ -248,7 +222,7 @@ def test_servers_of_other_machines_are_reached_with_what_the_agent_gives() -> No
         far: list[DoubleServer] = [servers.add(server_tls), servers.add(server_tls)]
         servers.worker_tls = worker_tls
         servers.move(0, 1, 2)
-        worker = Worker(servers)
+        worker = CountingWorker(servers)
         many = range(100_000, 150_000)
         worker.use(*many)
         worker.push(0, 1)
@@ -259,7 +233,7 @@ def test_servers_of_other_machines_are_reached_with_what_the_agent_gives() -> No
 
 def test_what_is_not_read_yet_does_not_block_what_is_sent(servers: ManyServers) -> None:
     """Two megabytes of answers wait in the sockets while as much is sent: more than they hold."""
-    worker = Worker(servers)
+    worker = CountingWorker(servers)
     many = np.arange(300_000)
     worker.client.prefetch("t", many)
     worker.client.await_gradient("t", many, lambda: np.full((len(many), 1), -1.0, np.float32))
@@ -269,13 +243,13 @@ def test_what_is_not_read_yet_does_not_block_what_is_sent(servers: ManyServers) 
 
 
 def test_rows_that_were_fetched_ahead_are_used_once_and_while_they_are_not_too_old(servers: ManyServers) -> None:
-    worker, ids = Worker(servers), np.arange(50)
+    worker, ids = CountingWorker(servers), np.arange(50)
 
     def pull(max_staleness: int) -> set[float]:
         _, rows, _ = worker.client.pull("t", ids, max_staleness)
         return set(rows[:, 0].tolist())
 
-    worker.use(*ids)
+    worker.use(*range(50))
     worker.client.prefetch("t", ids)
     worker.client.prefetch("t", ids)
     worker.push(0, 1)
@@ -288,15 +262,15 @@ def test_rows_that_were_fetched_ahead_are_used_once_and_while_they_are_not_too_o
     servers.rows.values["t", 0] = 1.0
     worker.client.prefetch("t", ids)
     for step in (1, 2):
-        worker.use(*reversed(ids))  # another batch
+        worker.use(*reversed(range(50)))  # another batch
         worker.push(step, step + 1)
     assert (pull(1), pull(2)) == ({3.0}, {1.0})
 
 
 @pytest.mark.parametrize("when", ["in time", "late"])
 def test_rows_that_were_asked_for_before_a_move_come_from_the_servers_after_it(servers: ManyServers, when: str) -> None:
-    worker, ids = Worker(servers), np.arange(50)
-    worker.use(*ids)
+    worker, ids = CountingWorker(servers), np.arange(50)
+    worker.use(*range(50))
     worker.push(0, 1)
     for each in servers.servers:
         each.open.clear()
@@ -306,31 +280,10 @@ def test_rows_that_were_asked_for_before_a_move_come_from_the_servers_after_it(s
     servers.move(2, 1)
     for each in servers.servers:
         each.open.set()
-    worker.use(*ids)
+    worker.use(*range(50))
     worker.push(1, 2)
     _, rows, _ = worker.client.pull("t", ids, 1)
     assert set(rows[:, 0].tolist()) <= {1.0, 2.0}
-
-
-class WorkerLost(Exception):
-    """A worker dies here."""
-
-
-@pytest.fixture
-def dying(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Where it has a number, the worker dies when a push has gone to so many servers more."""
-    left, send = list[int](), ServerLine.send_request
-
-    def send_some(line: ServerLine, parts: Sequence[bytes | memoryview]) -> None:
-        if left and b"PushGradients" in bytes(parts[0]):
-            if not left[0]:
-                left.clear()
-                raise WorkerLost
-            left[0] -= 1
-        send(line, parts)
-
-    monkeypatch.setattr(ServerLine, "send_request", send_some)
-    return left
 
 
 def disturb(servers: ManyServers, draw: random.Random, over: threading.Event) -> None:
@@ -355,7 +308,7 @@ def disturb(servers: ManyServers, draw: random.Random, over: threading.Event) ->
 
 @pytest.mark.parametrize("seed", sample_seeds(100, 4))
 def test_each_record_counts_once_whatever_happens_to_servers_and_workers(
-    servers: ManyServers, dying: list[int], seed: int
+    servers: ManyServers, dying_worker: list[int], seed: int
 ) -> None:
     """Workers train shards and die within pushes; who leases the rest begins at the marks."""
     draw, over = random.Random(seed), threading.Event()
@@ -363,21 +316,7 @@ def test_each_record_counts_once_whatever_happens_to_servers_and_workers(
     disturbing = threading.Thread(target=disturb, args=(servers, random.Random(seed), over))
     disturbing.start()
     try:
-        for shard, ids in enumerate(records):
-            lease, done = 0, 0
-            while done < len(ids):
-                lease += 1
-                with contextlib.suppress(WorkerLost):
-                    worker = Worker(servers)
-                    offset, *cuts = worker.client.cuts("d", shard, lease, draw.randint(0, done))
-                    for begin, end in pairwise([offset, *cuts, len(ids)]):
-                        for first in range(begin, end, 5):
-                            last = min(first + 5, end)
-                            worker.use(*ids[first:last])
-                            dying[:] = [draw.randrange(3)] if draw.random() < 0.2 else []
-                            worker.push(first, last, shard, lease)
-                            done = max(done, last)
-                    done = len(ids)
+        train_shards(servers, records, draw, dying_worker)
     finally:
         over.set()
         disturbing.join()
