@@ -99,7 +99,7 @@ def beside_master(options: Options) -> "tuple[BesideMaster, ...]":
         return ()
     from .servers import make_keepers  # here, because few jobs have servers
 
-    return make_keepers(options.servers, options.nodes.minimum)
+    return make_keepers(options.servers, options.job_id, options.nodes.minimum)
 
 
 def terms(options: Options, written: Command | None = None, identity: "Identity | None" = None) -> Terms:
@@ -278,7 +278,7 @@ async def _take_part(
                 if options.servers is not None:
                     from .servers import host_servers  # here, because few jobs have servers
 
-                    host = host_servers(options.job_id, identity)
+                    host = host_servers(options.servers, options.job_id, identity)
                 agent = Agent(agent_setup, store, output, machine, trace, journal, host)
                 async with contextlib.AsyncExitStack() as beside:
                     await beside.enter_async_context(running(load_later(), "load what is needed later"))

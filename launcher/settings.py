@@ -53,15 +53,20 @@ class ServerCount:
 
     Attributes:
         replicas: 1: what a server holds, another one has, too; 0: nobody has.
+        checkpoint: the folder for checkpoints of tables, from the root; empty: there are none.
+        every: seconds from one to the next.
     """
 
     least: int
     most: int
     replicas: int
+    checkpoint: str = ""
+    every: float = 60.0
 
     def __str__(self) -> str:
         span = str(self.least) if self.least == self.most else f"{self.least}:{self.most}"
-        return f"{span} replicas={self.replicas}"
+        saved = f" checkpoint={self.checkpoint} every={self.every:g}" if self.checkpoint else ""
+        return f"{span} replicas={self.replicas}{saved}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,7 +92,7 @@ class Fingerprint:
         arguments: of the script, each as a digest: they may hold what readers of the store need not know.
         framework: whose adapter makes the workers' environment.
         roles: the job's roles with all their properties.
-        servers: how many parameter servers the job has, and replicas; empty: none.
+        servers: how many parameter servers the job has, replicas, and where they save tables; empty: none.
         identity: how the nodes prove that they belong to the job; says which secret, and is none.
         source: `file:digest` of what the command runs, where the job's id was derived from the command; else empty,
             and compared with nothing.
@@ -129,7 +129,7 @@ def describe_difference(here: Fingerprint, there: Fingerprint) -> str:
         "version": "elastic-run's version",
         "framework": "--framework",
         "roles": "--roles (or what --role-options and --role-command say of them)",
-        "servers": "--servers (or --ps-replicas)",
+        "servers": "--servers (or --ps-replicas, --ps-checkpoint)",
         "identity": "how nodes prove that they belong to the job",
     }
     differences = _differing(names, here, there)

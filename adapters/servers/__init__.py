@@ -20,6 +20,9 @@ client.py         a worker's end: asks every server for its part, and again wher
 table_source.py   where a worker learns of the slot table: its agent
 session.py        what one worker process has on its way: its tables, and gradients with the records that they are of
 server_links.py   the connections of a server, to workers and to other servers
+part_files.py     a server's part of a checkpoint, as a file
+part_saver.py     writes it while the server goes on
+export.py         whole tables, as files for other programs
 compiling.py      has the loops compiled before a server is ready
 server.py         the process
 """

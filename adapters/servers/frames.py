@@ -56,8 +56,11 @@ def shapes_of(arrays: Arrays) -> tuple[Shape, ...]:
     return tuple(Shape(each.dtype.str[1:], each.shape) for each in arrays)  # pyright: ignore[reportArgumentType]
 
 
-def pack(head: Asking | Replying, arrays: Arrays) -> list[bytes | memoryview]:
-    """What goes over the connection; whole arrays are not copied. Raises TableMisused where it is too much."""
+def pack(head: Any, arrays: Arrays) -> list[bytes | memoryview]:
+    """What goes over the connection; whole arrays are not copied. Raises TableMisused where it is too much.
+
+    Any: a value that has their shapes as `arrays`.
+    """
     if (size := sum(each.nbytes for each in arrays)) > MOST_BYTES:
         raise TableMisused(f"{size >> 20} MiB at a time, and {MOST_BYTES >> 20} is the most: use smaller batches")
     body = encode(head)

@@ -1,10 +1,11 @@
 """The process that keeps a part of a job's tables: workers and other servers connect to it.
 
-    python -m elastic_run.adapters.servers.server [--memory=BYTES]
+    python -m elastic_run.adapters.servers.server [--memory=BYTES] [--checkpoints=FOLDER --job=JOB]
 
 An agent keeps it (`elastic_agent/servers/`), and tells it the table of slots by lines of JSON on its stdin, each a
-`ServerOrders`. It says `ready: LOCAL REMOTE JOINED` on its stdout when it can answer, with its loops compiled, and
-again when more copies are whole. What it decides is in `server_machine.py`; all of that happens on one core.
+`ServerOrders`. It says `ready: LOCAL REMOTE JOINED SAVED` on stdout when it can answer, with its loops compiled, and
+again when more copies are whole, or its part of a checkpoint is written. What it
+decides is in `server_machine.py`; all of that happens on one core.
 """
 
 import argparse
@@ -16,14 +17,19 @@ import ssl
 import sys
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from itertools import count
 
+from ...master.servers.checkpoint_folder import CheckpointFolder
 from ...master.servers.slot_table import SlotTable
 from ...rendezvous.host.control_groups import usable_memory
 from ...rendezvous.wire.values import Malformed, decode
 from .compiling import compile_loops
 from .job_servers import ServerOrders
+from .part_files import PartDamaged, PartReader, write_part
+from .part_saver import PartSaver
 from .requests import Request
+from .rows import TableFull
 from .server_events import (
     AnswerAsker,
     Arrays,
@@ -41,6 +47,7 @@ from .server_events import (
 )
 from .server_links import AskerLink, PeerLink
 from .server_machine import RowsMissing, ServerMachine
+from .slot_roles import read_roles
 
 
 class ServedMachine:
@@ -49,16 +56,25 @@ class ServedMachine:
     Args:
         orders: the first.
         memory: bytes that rows may take.
-        ready: says where it listens, and the version whose copies are whole.
+        ready: says where it listens, the version whose copies are whole, and the last checkpoint that is written.
+        checkpoints: where they are; None: there are none.
     """
 
-    def __init__(self, orders: ServerOrders, memory: int, ready: Callable[[str, str, int], None]) -> None:
+    def __init__(
+        self,
+        orders: ServerOrders,
+        memory: int,
+        ready: Callable[[str, str, int, int], None],
+        checkpoints: CheckpointFolder | None = None,
+    ) -> None:
         self._machine = ServerMachine(orders.incarnation, memory)
         self._orders = orders
         self._ready = ready
         self._local = f"elastic-run-servers-{secrets.token_hex(8)}"
         self._remote = "-"
-        self._joined = 0
+        self._joined = self._saved = 0
+        self._checkpoints = checkpoints
+        self._saver = PartSaver(self._take_saved, print_words)
         self._numbers = count(1)
         self._askers: dict[int, AskerLink] = {}
         self._number_of: dict[AskerLink, int] = {}
@@ -91,7 +107,44 @@ class ServedMachine:
         if orders.tls is not None and self._contexts is not None and orders.tls != self._orders.tls:
             orders.tls.renew(*self._contexts)
         self._orders = orders
+        is_newer = orders.table.version > self._machine.version
         self._do(TableRead(orders.table))
+        if is_newer and orders.table.checkpoint == orders.table.version:
+            self._save_part(orders.table)
+
+    async def load_rows(self, orders: ServerOrders) -> None:
+        """Before the first table with slots: what a checkpoint has of them. Pings are answered meanwhile.
+
+        Raises OSError, PartDamaged, TableFull, Malformed.
+        """
+        table, machine = orders.table, self._machine
+        if machine.has_begun or not table.serves or not table.restore or self._checkpoints is None:
+            return
+        roles = read_roles(table, orders.incarnation)
+        wanted = roles.mine | roles.kept
+        reader = PartReader(table.restore, wanted, machine.tables, machine.marks)
+        if wanted.any():
+            for path in self._checkpoints.read_parts(table.restore):
+                for _ in reader.read_part(path):
+                    await asyncio.sleep(0)
+        if missing := int((wanted & ~reader.found).sum()):
+            raise PartDamaged(f"checkpoint {table.restore} lacks {missing} slots")
+
+    def _save_part(self, table: SlotTable) -> None:
+        machine, slots = self._machine, self._machine.serving
+        if self._checkpoints is not None and slots.any():
+            number = table.servers[table.index_of(self._orders.incarnation)].number
+            path = self._checkpoints.name_part(table.version, number)
+            write = partial(write_part, path, table.version, slots, machine.tables, machine.marks)
+            self._saver.save_part(table.version, path, write)
+
+    def _take_saved(self, version: int) -> None:
+        self._saved = version
+        self.say_ready()
+
+    def close(self) -> None:
+        """Nothing of it goes on."""
+        self._saver.close()
 
     @property
     def failed(self) -> "asyncio.Future[None]":
@@ -100,7 +153,7 @@ class ServedMachine:
 
     def say_ready(self) -> None:
         """Where it listens."""
-        self._ready(f"@{self._local}", self._remote, self._joined)
+        self._ready(f"@{self._local}", self._remote, self._joined, self._saved)
 
     def _make_link(self) -> AskerLink:
         return AskerLink(self._take_asked, self._add_asker, self._lose_asker)
@@ -172,8 +225,8 @@ def share_of_memory(table: SlotTable) -> int:
     return usable_memory() // (2 * max(on_node.values(), default=1))
 
 
-async def serve(memory: int | None) -> None:
-    """Answers until stdin ends. Raises RowsMissing, OSError, Malformed."""
+async def serve(memory: int | None, checkpoints: CheckpointFolder | None) -> None:
+    """Answers until stdin ends. Raises RowsMissing, OSError, Malformed, and what `ServedMachine.load_rows` does."""
     reader = asyncio.StreamReader(limit=1 << 24)
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     if not (line := await reader.readline()):
@@ -182,7 +235,8 @@ async def serve(memory: int | None) -> None:
     process = ServedMachine(
         orders,
         memory or share_of_memory(orders.table),
-        lambda local, remote, joined: print(f"ready: {local} {remote} {joined}", flush=True),
+        lambda local, remote, joined, saved: print("ready:", local, remote, joined, saved, flush=True),
+        checkpoints,
     )
     async with contextlib.AsyncExitStack() as stack:
         for server in await process.listen():
@@ -190,6 +244,7 @@ async def serve(memory: int | None) -> None:
         process.say_ready()
         reading = asyncio.ensure_future(_read_orders(process, orders, reader))
         stack.callback(reading.cancel)
+        stack.callback(process.close)
         await asyncio.wait((reading, process.failed), return_when=asyncio.FIRST_COMPLETED)
         for each in (process.failed, reading):
             if each.done():
@@ -197,10 +252,13 @@ async def serve(memory: int | None) -> None:
 
 
 async def _read_orders(process: ServedMachine, orders: ServerOrders, reader: asyncio.StreamReader) -> None:
-    """Until stdin ends. Raises OSError, Malformed."""
+    """Until stdin ends. Raises what `ServedMachine.load_rows` does."""
+    await process.load_rows(orders)
     process.take_orders(orders)
     while line := await reader.readline():
-        process.take_orders(decode(ServerOrders, line))
+        orders = decode(ServerOrders, line)
+        await process.load_rows(orders)
+        process.take_orders(orders)
 
 
 async def _close(server: asyncio.Server) -> None:
@@ -211,11 +269,14 @@ def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--memory", type=int)
+    parser.add_argument("--checkpoints", type=Path)
+    parser.add_argument("--job", default="")
     options = parser.parse_args()
     compile_loops()
+    checkpoints = CheckpointFolder(options.checkpoints, options.job) if options.checkpoints else None
     try:
-        asyncio.run(serve(options.memory))
-    except (RowsMissing, OSError, Malformed) as error:
+        asyncio.run(serve(options.memory, checkpoints))
+    except (RowsMissing, PartDamaged, TableFull, OSError, Malformed) as error:
         sys.exit(f"this parameter server ends: {error}")
     except KeyboardInterrupt:
         pass

@@ -82,6 +82,26 @@ class ServerMachine:
         """Of the slot table that it goes by."""
         return self._roles.version
 
+    @property
+    def serving(self) -> SlotSet:
+        """The slots whose primary it is."""
+        return self._roles.mine
+
+    @property
+    def tables(self) -> Tables:
+        """All rows: between two events each push is in all of them or in none."""
+        return self._tables
+
+    @property
+    def marks(self) -> Marks:
+        """As far as the rows are."""
+        return self._marks
+
+    @property
+    def has_begun(self) -> bool:
+        """It has read a table that has slots: what it is to have from then on, others give it."""
+        return self._read_slots
+
     def on(self, event: ServerEvent) -> list[ServerEffect]:
         """What is to be done about it, in this order. Raises RowsMissing, after which it serves nothing."""
         match event:

@@ -10,7 +10,7 @@ import numpy as np
 from ...rendezvous.base.frozen import dataclass
 from ..client import pushes
 from . import kernels
-from .client import Answer, Exchange, ServersConnection, merge
+from .client import Answer, Exchange, ServersConnection, Split, merge
 from .errors import PushRefused, TableMisused
 from .requests import OpenTable, PullRows, PushGradients, PushSource, ReadMarks
 from .routing import GroupedIds, Routes
@@ -114,6 +114,16 @@ class ServersClient:
         self._stepped: set[int] = set()  # optimizers
         self._pushes = 0
         self._ahead: dict[str, deque[FetchedAhead]] = {}
+
+    @property
+    def specs(self) -> list[TableSpec]:
+        """Of the tables that are declared here."""
+        return list(self._specs.values())
+
+    def ask_servers(self, split: Split) -> list[Answer]:
+        """See `ServersConnection.ask_servers`."""
+        with self._lock:
+            return self._connection.ask_servers(split)
 
     def open_table(self, spec: TableSpec) -> None:
         """Declares it. Raises TableMisused, ServerGone."""

@@ -19,7 +19,7 @@ from ...rendezvous.host.own_files import dated_folder, file_name
 from ..processes.threads import Threads, call_from_thread
 from .drawn_rows import DrawnRows
 from .own_lines import OwnLines
-from .routes import StreamRoutes, StreamName
+from .routes import StreamName, StreamRoutes
 from .slow_disk import SlowDisk
 from .terminal import Terminal
 from .writer import File, Lane, Stream, Writer

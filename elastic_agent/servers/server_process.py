@@ -80,8 +80,8 @@ class ServerProcess:
         if not said:
             return None
         try:
-            local, remote, joined = said.split(" ")
-            whole = int(joined)
+            local, remote, *numbers = said.split(" ")
+            joined, saved = map(int, numbers)
         except ValueError:
             self._give_up(f"has said {said!r}, which is not where it listens")
             return None
@@ -89,7 +89,7 @@ class ServerProcess:
             self.ready = True
             self._looking.cancel()
             self._looking = asyncio.create_task(self._notice_silence(local), name=f"server {self.number} answers")
-        return RunningServer(self.number, self.incarnation, node, local, "" if remote == "-" else remote, whole)
+        return RunningServer(self.number, self.incarnation, node, local, "" if remote == "-" else remote, joined, saved)
 
     def pause(self) -> None:
         """Stops it where it is."""

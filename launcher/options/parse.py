@@ -194,8 +194,11 @@ def _servers(scanned: Scanned, command: Command, *, here: bool) -> ServerCount |
     if not match:
         raise UsageError(f"{source} is neither a number nor MIN:MAX: write --servers=2 or --servers=2:8")
     least, most = int(match[1]), int(match[2] or match[1])
-    if not most and not scanned.has("ps-replicas"):
+    given = next((name for name in ("ps-replicas", "ps-checkpoint", "ps-checkpoint-every") if scanned.has(name)), "")
+    if not most and not given:
         return None
+    if not most:
+        raise UsageError(f"{scanned.source(given)} is for parameter servers: write --servers=2 as well")
     if not 1 <= least <= most <= MOST_SERVERS:
         raise UsageError(f"{source}: a job has from 1 to {MOST_SERVERS} servers, the fewest first: write --servers=2:8")
     replicas = whole(scanned, "ps-replicas", 0) if scanned.has("ps-replicas") else int(least > 1)
@@ -205,7 +208,15 @@ def _servers(scanned: Scanned, command: Command, *, here: bool) -> ServerCount |
         raise UsageError(f"{scanned.source('ps-replicas')}: one server has no other: write --servers=2 or more")
     if here:
         check_packages(source, ("numpy", "numba"), command.python, Path.cwd())
-    return ServerCount(least, most, replicas)
+    folder, every = scanned.text("ps-checkpoint") or "", scanned.source("ps-checkpoint-every")
+    seconds_between = seconds(scanned.text("ps-checkpoint-every") or "", every)
+    if seconds_between < 1:
+        raise UsageError(f"{every}: each checkpoint has all rows: write --ps-checkpoint-every=1 or more")
+    if not folder:
+        if scanned.has("ps-checkpoint-every"):
+            raise UsageError(f"{every} says when, and not where: write --ps-checkpoint=DIR as well")
+        return ServerCount(least, most, replicas)
+    return ServerCount(least, most, replicas, str(Path(folder).absolute()), seconds_between)
 
 
 def _platform(scanned: Scanned, workers: bool) -> Literal["", "kubernetes"]:

@@ -156,10 +156,12 @@ class _NextTable:
         return SlotTable(
             version=self._table.version,
             places=tuple(sorted(places, key=lambda place: place.number)),
-            servers=tuple(replace(self._servers[at], joined=0) for at in order),
+            servers=tuple(replace(self._servers[at], joined=0, saved=0) for at in order),
             primary=tuple(index[at] for at in self._primary),
             backup=tuple(index[at] for at in self._backup),
             joining=tuple(index[at] for at in self._joining),
+            checkpoint=self._table.checkpoint,
+            restore=self._table.restore,
         )
 
     def split_slots(self) -> None:

@@ -15,12 +15,15 @@ from functools import partial
 
 from ...rendezvous.base.cancel import cancel
 from ...rendezvous.base.errors import Compacted, Deposed, StoreUnavailable
+from ...rendezvous.base.frozen import replace
 from ...rendezvous.election import Leadership
 from ...rendezvous.keys import Keys
 from ...rendezvous.member import DEPARTING, Member
 from ...rendezvous.store.contract import Compare, KeyValue, Put, Store
 from ...rendezvous.store.waits import Waits
 from ...rendezvous.wire.values import decode_or_none, encode
+from .checkpoint_folder import CheckpointFolder
+from .checkpoint_keeper import CheckpointKeeper
 from .placement import ServersWanted, plan_slots
 from .slot_table import NOBODY, RunningServer, SlotTable
 
@@ -37,17 +40,25 @@ class SlotKeeper:
     Args:
         wanted: what the job was started with.
         patience: as PATIENCE.
+        checkpoints: where they are, and the seconds from one to the next; None: there are none.
     """
 
-    def __init__(self, wanted: ServersWanted, patience: float = PATIENCE) -> None:
+    def __init__(
+        self,
+        wanted: ServersWanted,
+        patience: float = PATIENCE,
+        checkpoints: tuple[CheckpointFolder, float] | None = None,
+    ) -> None:
         self._wanted = wanted
         self._patience = patience
+        self._checkpoints = checkpoints
 
     async def work_beside(
         self, store: Store, keys: Keys, leadership: Leadership, say: Callable[[str], None], waits: Waits
     ) -> None:
         """Keeps the table until it is cancelled. Raises Deposed when another master leads, StoreRefused."""
-        await _TableOfLeader(store, keys, leadership, say, waits, self._wanted, self._patience).keep_table()
+        table = _TableOfLeader(store, keys, leadership, say, waits, self._wanted, self._patience, self._checkpoints)
+        await table.keep_table()
 
 
 class Absences:
@@ -82,23 +93,27 @@ class _TableOfLeader:
         waits: Waits,
         wanted: ServersWanted,
         patience: float,
+        checkpoints: tuple[CheckpointFolder, float] | None,
     ) -> None:
         self._store, self._keys, self._leadership = store, keys, leadership
         self._say, self._waits, self._wanted = say, waits, wanted
         self._nodes: dict[str, bool] = {}  # by name: it has not said that it leaves
         self._left: set[str] = set()  # and is not there any more, in order
         self._servers: dict[str, RunningServer | None] = {}  # by key
-        # Larger than that of any table before, which was written at a smaller revision: versions never go back.
-        self._table = SlotTable(version=leadership.revision)
+        self._table = SlotTable()
         self._revision = 0  # the mod revision of the table in the store
         self._written_at = 0  # the store's, when that was seen
         self._away_nodes, self._away_servers = Absences(patience), Absences(patience)
         self._unread = 3
         self._changed = asyncio.Event()
         self._now = asyncio.get_running_loop().time
+        self._checkpoints = CheckpointKeeper(*checkpoints, say, self._changed.set) if checkpoints else None
 
     async def keep_table(self) -> None:
         """See `SlotKeeper.work_beside`."""
+        if self._checkpoints:
+            await self._checkpoints.read_folder()
+        self._table = self._first_table()
         followed = (
             (self._keys.nodes, self._see_node),
             (self._keys.servers, self._see_server),
@@ -114,13 +129,26 @@ class _TableOfLeader:
                 if self._unread <= 0:
                     while await self._take_step():
                         pass
-                moments = (each.until for each in (self._away_nodes, self._away_servers))
+                    if self._checkpoints:
+                        self._checkpoints.finish_checkpoint(self._table, self._running())
+                moments = (each.until for each in (self._away_nodes, self._away_servers, self._checkpoints) if each)
                 until = min((each for each in moments if each is not None), default=None)
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout_at(until):
                         await self._changed.wait()
         finally:
             await cancel(*tasks)
+            if self._checkpoints:
+                await self._checkpoints.close()
+
+    def _first_table(self) -> SlotTable:
+        """Its version is larger than that of any table before, which was written at a smaller revision, and than any
+        checkpoint's number: versions never go back."""
+        newest, largest = (self._checkpoints.newest, self._checkpoints.largest) if self._checkpoints else (0, 0)
+        return SlotTable(version=max(self._table.version, self._leadership.revision, largest), restore=newest)
+
+    def _running(self) -> list[RunningServer]:
+        return [each for each in self._servers.values() if each and each.node in self._nodes]
 
     # -- what the store says ----------------------------------------------------------------------------------------
 
@@ -173,7 +201,7 @@ class _TableOfLeader:
         self._written_at = revision
         table = decode_or_none(SlotTable, found.value) if found else None
         self._revision = found.mod_revision if found else 0
-        self._table = table or SlotTable(version=max(self._table.version, self._leadership.revision))
+        self._table = table or self._first_table()
         self._changed.set()
 
     # -- what is written --------------------------------------------------------------------------------------------
@@ -181,13 +209,18 @@ class _TableOfLeader:
     async def _take_step(self) -> bool:
         """Whether the table in the store has changed, by this leader or by an attempt of its own."""
         before, now = self._table, self._now()
-        running = [each for each in self._servers.values() if each and each.node in self._nodes]
+        running = self._running()
         places = {place.node for place in before.places} - self._left
         nodes = {node for node, stays in self._nodes.items() if stays}
         nodes |= self._away_nodes.list_awaited(places, self._nodes, now)
         held = [each.incarnation for each in before.servers]
         awaited = self._away_servers.list_awaited(held, {each.incarnation for each in running}, now)
         after = plan_slots(before, running, nodes, self._wanted, awaited)
+        if self._checkpoints:
+            if after is before:
+                after = self._checkpoints.order_checkpoint(before, running)
+            elif after.lost and self._checkpoints.newest:
+                after = replace(after, lost=f"{after.lost}: the same command begins again with the last checkpoint")
         if after is before:
             return False
         value = encode(after)
@@ -215,6 +248,8 @@ class _TableOfLeader:
 def describe_change(before: SlotTable, after: SlotTable, running: Iterable[RunningServer]) -> Iterator[str]:
     """What a person should know of it, in lines (pure)."""
     lives = {each.incarnation for each in running}
+    if after.restore and after.primary and not before.primary:
+        yield f"tables begin with checkpoint {after.restore} of an earlier run of this job"
     for at, each in enumerate(before.servers):
         gone = each.incarnation not in lives and after.index_of(each.incarnation) == NOBODY
         if gone and (at in before.primary or at in before.backup):

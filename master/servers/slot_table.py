@@ -51,6 +51,7 @@ class RunningServer:
         local: its abstract Unix socket, `@` and the name: for processes of the same machine and user.
         remote: `host:port` for those of other machines; empty where the job has one node.
         joined: the version of a table all of whose copies from this server are whole.
+        saved: the last checkpoint of which it has written its part.
     """
 
     number: Number
@@ -59,6 +60,7 @@ class RunningServer:
     local: Address = ""
     remote: Address = ""
     joined: Number = 0
+    saved: Number = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,8 @@ class SlotTable:
         servers: those that hold something, or may be asked to.
         primary, backup, joining: by slot.
         lost: why the rows of some slot are in no server any more, in words; empty: they are.
+        checkpoint: the version in which one was ordered last: who reads that version writes its part.
+        restore: the checkpoint of an earlier run with which the rows of this one begin; 0: with none.
     """
 
     version: Number = 0
@@ -80,6 +84,8 @@ class SlotTable:
     backup: Holders = ()
     joining: Holders = ()
     lost: Words = ""
+    checkpoint: Number = 0
+    restore: Number = 0
 
     @property
     def serves(self) -> bool:

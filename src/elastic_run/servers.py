@@ -8,9 +8,24 @@
 Importing this loads no framework.
 """
 
+from pathlib import Path
+
 from .adapters.servers.specs import FTRL, SGD, Adagrad, Adam, Momentum, Normal, Uniform, Zeros
 
-__all__ = ["FTRL", "SGD", "Adagrad", "Adam", "Momentum", "Normal", "Uniform", "Zeros"]
+__all__ = ["FTRL", "SGD", "Adagrad", "Adam", "Momentum", "Normal", "Uniform", "Zeros", "export"]
+
+
+def export(folder: str | Path) -> None:
+    """Writes FOLDER/TABLE/ids.npy (int64) and rows.npy (float32, a row for each id) of each table declared here.
+
+    One worker does it for all. Tables may be trained meanwhile: each row is as it is when it is read. The folder must
+    be a new one, and is there when it is whole.
+
+    Raises FileExistsError, OSError, elastic_run.exceptions.ServerGone.
+    """
+    from .adapters.servers.export import export_tables  # here, because it loads numpy and numba
+
+    export_tables(folder)
 
 
 def __dir__() -> list[str]:

@@ -33,7 +33,7 @@ def obey(line: bytes) -> None:
         return
     joined = orders["table"]["version"] if "joins" in how else 0
     remote = "-" if orders["bind"] is None else f"{orders['host']}:4711"
-    print(f"ready: @{name} {remote} {joined}", flush=True)
+    print(f"ready: @{name} {remote} {joined} 0", flush=True)
 
 
 while True:

@@ -44,7 +44,7 @@ class HostedServer:
         )
         self._listening: list[asyncio.Server] = []
 
-    def _say_ready(self, local: str, remote: str, joined: int) -> None:
+    def _say_ready(self, local: str, remote: str, joined: int, _: int) -> None:
         was = self.running
         self.running = RunningServer(was.number, was.incarnation, was.node, local, remote, joined)
         self._servers.plan()

@@ -41,8 +41,8 @@ class Process:
         assert self.popen.stdout is not None
         self.popen.stdin.write(encode(ServerOrders(table_of_one(""), "only")) + b"\n")
         self.popen.stdin.flush()
-        ready, local, remote, joined = self.popen.stdout.readline().decode().split()
-        assert (ready, remote, joined) == ("ready:", "-", "0")
+        ready, local, remote, joined, saved = self.popen.stdout.readline().decode().split()
+        assert (ready, remote, joined, saved) == ("ready:", "-", "0", "0")
         return local
 
     def end(self) -> tuple[int, str]:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from elastic_run.adapters.servers.requests import (
     Request,
 )
 from elastic_run.adapters.servers.specs import Adam, TableSpec, Uniform
+from elastic_run.master.servers.checkpoint_folder import CheckpointFolder, CheckpointManifest
 from elastic_run.master.servers.slot_table import NOBODY, SLOTS, RunningServer, SlotTable
 from elastic_run.rendezvous.identity.contexts import Identity
 from elastic_run.rendezvous.identity.secret import new_secret
@@ -41,25 +43,25 @@ TABLE = TableSpec("t", 4, Adam(0.1), Uniform())
 class Process:
     """A server, as an agent keeps it."""
 
-    def __init__(self, number: int, node: str, tls: ServersTls | None) -> None:
-        command = [sys.executable, "-m", "elastic_run.adapters.servers.server", "--memory=8000000"]
+    def __init__(self, number: int, node: str, tls: ServersTls | None, *words: str) -> None:
+        command = [sys.executable, "-m", "elastic_run.adapters.servers.server", "--memory=8000000", *words]
         pipe = subprocess.PIPE
         self.popen = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
         self.orders = ServerOrders(SlotTable(), f"incarnation-{number}", "127.0.0.1", "127.0.0.1", tls)
         self.tell(SlotTable())
-        local, remote, _ = self.hear()
+        local, remote, *_ = self.hear()
         self.running = RunningServer(number, self.orders.incarnation, node, local, remote)
 
     def tell(self, table: SlotTable) -> None:
         assert self.popen.stdin is not None
         print(encode(replace(self.orders, table=table)).decode(), file=self.popen.stdin, flush=True)
 
-    def hear(self) -> tuple[str, str, int]:
+    def hear(self) -> tuple[str, str, int, int]:
         """What it says next."""
         assert self.popen.stdout is not None
-        ready, local, remote, joined = self.popen.stdout.readline().split()
+        ready, local, remote, joined, saved = self.popen.stdout.readline().split()
         assert ready == "ready:"
-        return local, remote, int(joined)
+        return local, remote, int(joined), int(saved)
 
     def ask(self, request: Request, *arrays: Any) -> tuple[Reply, list[Any]]:
         """Over a connection of its own."""
@@ -174,3 +176,50 @@ def test_every_loop_is_compiled_before_a_server_is_ready() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=SECONDS)
     assert (done.stdout.strip(), done.stderr) == ("['mix', 'part_of']", "")  # they are parts of the others
+
+
+def test_rows_marks_and_steps_go_through_a_checkpoint_to_another_number_of_servers(tmp_path: Path) -> None:
+    words = (f"--checkpoints={tmp_path}", "--job=a/job")
+    folder = CheckpointFolder(tmp_path, "a/job")
+    ids, half = np.arange(1000), tuple(slot % 2 for slot in range(SLOTS))
+    odd = np.array([kernels.slot_of(each) % 2 == 1 for each in ids])
+    nobody = (NOBODY,) * SLOTS
+    with ExitStack() as stack:
+        servers = [Process(number, "n", None, *words) for number in range(2)]
+        for each in servers:
+            stack.callback(each.end)
+            stack.callback(each.popen.kill)
+        table = SlotTable(1, (), tuple(each.running for each in servers), half, tuple(1 - at for at in half), nobody)
+        tell_all(servers, table)
+        for server, mine in zip(servers, (ids[~odd], ids[odd]), strict=True):
+            server.ask(OpenTable(TABLE, 1))
+            push(server, 0, 1, mine)
+        push(servers[1], 1, 1, ids[odd])  # the other has not got this one
+        tell_all(servers, replace(table, version=2, checkpoint=2))
+        assert [each.hear()[3] for each in servers] == [2, 2]
+        before = [
+            server.ask(PullRows(("t",), 2), mine)[1][0]
+            for server, mine in zip(servers, (ids[~odd], ids[odd]), strict=True)
+        ]
+        for begin in (2, 3):
+            push(servers[1], begin, 2, ids[odd])  # is not in the checkpoint
+        folder.complete_checkpoint(CheckpointManifest(2, (0, 1)))
+    with ExitStack() as stack:
+        one = Process(0, "n", None, *words)
+        stack.callback(one.end)
+        stack.callback(one.popen.kill)
+        one.tell(replace(table_of(9, [one], 0, NOBODY, NOBODY), restore=2))
+        (after,) = one.ask(PullRows(("t",), 9), ids)[1]
+        assert (after[~odd] == before[0]).all()
+        assert (after[odd] == before[1]).all()
+        assert one.ask(ReadMarks("d", 0, 0, 9))[0].marks == (1, 2)
+        (status,) = one.ask(ReadStatus())[0].status
+        assert status.rows == len(ids)
+        one.ask(OpenTable(TABLE, 9))  # as it was declared before
+        (start,) = [path for path in folder.read_parts(2) if path.name == "part-1"]
+        start.write_bytes(start.read_bytes()[:-1] + b"?")
+        other = Process(1, "n", None, *words)
+        other.tell(replace(table_of(9, [other], 0, NOBODY, NOBODY), restore=2))
+        code, said = other.end()
+        assert code == 1
+        assert "part-1 is damaged: its checksum is another one" in said

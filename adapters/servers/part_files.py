@@ -1,0 +1,175 @@
+"""One server's part of a checkpoint, as a file: messages as they go over a connection (`frames.py`), and a checksum.
+
+The first has the marks, each other a piece of a table's rows, with their states; an empty one is the last.
+"""
+
+import io
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+
+from ...master.servers.checkpoint_folder import keep_file
+from ...rendezvous.base.frozen import dataclass
+from ...rendezvous.wire.fields import Number
+from ...rendezvous.wire.values import Count, Malformed, Text
+from . import frames, kernels
+from .frames import Shape
+from .marks import Marks
+from .requests import MOST_TABLES, Names, Slots
+from .server_events import Array, Arrays
+from .slot_sets import NO_SLOTS, SlotSet, read_slots, write_slots
+from .specs import TableSpec
+from .tables import Tables
+
+PIECE, PIECE_BYTES = 16_384, 1 << 22
+"""Rows in a piece, and bytes."""
+
+
+class PartDamaged(Exception):
+    """The file is not what was written; the message names it."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartMarks:
+    """The head of the first message; its arrays are those of `Marks.take_slots`.
+
+    Attributes:
+        version: the checkpoint's number.
+        slots: all those of the part.
+        tables: in their order.
+        datasets: of the marks.
+    """
+
+    version: Number
+    slots: Slots
+    tables: Annotated[tuple[TableSpec, ...], Count(MOST_TABLES)]
+    datasets: Names
+    arrays: Annotated[tuple[Shape, ...], Count(2)]
+
+
+@dataclass(frozen=True, slots=True)
+class PartRows:
+    """The head of any other; its arrays are those of `Rows.copy_piece`. Without a table: the end."""
+
+    table: Annotated[str, Text(200)] = ""
+    arrays: Annotated[tuple[Shape, ...], Count(8)] = ()
+
+
+def write_part(path: Path, version: int, slots: SlotSet, tables: Tables, marks: Marks) -> None:
+    """Writes the rows and marks of these slots. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    writing = path.with_name(path.name + ".writing")
+    with writing.open("wb") as file:
+        checksum = 0
+        for head, arrays in _list_messages(version, slots, tables, marks):
+            for each in frames.pack(head, arrays):
+                checksum = zlib.crc32(each, checksum)
+                file.write(each)
+        file.write(frames.PREFIX.pack(checksum))
+        file.flush()
+        keep_file(file.fileno(), writing, path)
+
+
+def _list_messages(
+    version: int, slots: SlotSet, tables: Tables, marks: Marks
+) -> Iterator[tuple[PartMarks | PartRows, Arrays]]:
+    datasets, arrays = marks.take_slots(slots)
+    yield PartMarks(version, write_slots(slots), tables.specs, datasets, frames.shapes_of(arrays)), arrays
+    for spec in tables.specs:
+        rows, place = tables.find_table(spec.name), 0
+        size = max(1, min(PIECE, PIECE_BYTES // rows.row_bytes))
+        while place < rows.end:
+            arrays, place = rows.copy_piece(place, slots, size)
+            yield PartRows(spec.name, frames.shapes_of(arrays)), arrays
+    yield PartRows(), ()
+
+
+class PartReader:
+    """Takes what a server is to have of a checkpoint.
+
+    Args:
+        version: its number.
+        slots: which are wanted.
+        tables, marks: where it goes.
+
+    Attributes:
+        found: the slots of which there was all.
+    """
+
+    def __init__(self, version: int, slots: SlotSet, tables: Tables, marks: Marks) -> None:
+        self._version = version
+        self._slots = slots
+        self._tables = tables
+        self._marks = marks
+        self.found = NO_SLOTS
+
+    def read_part(self, path: Path) -> Iterator[None]:
+        """One step for each message. Raises OSError, TableFull, PartDamaged."""
+        try:
+            with path.open("rb") as file:
+                source = _Source(file)
+                head, arrays = source.read_message(PartMarks)
+                slots = self._begin(head, arrays)
+                while True:
+                    yield
+                    piece, arrays = source.read_message(PartRows)
+                    if not piece.table:
+                        break
+                    self._tables.find_table(piece.table).put_piece(_choose(arrays, slots))
+                source.check_end()
+                self.found = self.found | slots
+        except (EOFError, LookupError, ValueError, Malformed) as error:
+            raise PartDamaged(f"{path} is damaged: {error}") from None
+
+    def _begin(self, head: PartMarks, arrays: list[Array]) -> SlotSet:
+        """Those of the wanted slots that the part has."""
+        if head.version != self._version:
+            raise Malformed(f"it is of checkpoint {head.version}")
+        slots = self._slots & read_slots(head.slots)
+        shards, apart = arrays
+        shards[:, 2] = 0  # leases are counted anew, in another run's ledger
+        if slots.any():
+            self._marks.put_slots(slots, head.datasets, shards, apart[slots[apart[:, 1]]])
+        for spec in head.tables:
+            self._tables.open_table(spec)
+        return slots
+
+
+def _choose(arrays: list[Array], slots: SlotSet) -> list[Array]:
+    """Those rows whose ids are of these slots."""
+    chosen = np.empty(len(arrays[0]), np.int64)
+    count = int(kernels.choose_ids(arrays[0], slots, chosen))
+    return arrays if count == len(chosen) else [each[chosen[:count]] for each in arrays]
+
+
+class _Source:
+    """A file of messages, and the checksum of what was read."""
+
+    def __init__(self, file: io.BufferedReader) -> None:
+        self._file = file
+        self._checksum = 0
+
+    def read_message(self, kind: Any) -> tuple[Any, list[Array]]:
+        """Any: of this kind. Raises EOFError, Malformed."""
+        head = frames.read_head(kind, self._read(frames.length_of_head(self._read(frames.PREFIX.size))))
+        arrays = frames.make_arrays(head.arrays)
+        for buffer in frames.buffers_of(arrays):
+            if self._file.readinto(buffer) != len(buffer):
+                raise EOFError("it ends too early")
+            self._checksum = zlib.crc32(buffer, self._checksum)
+        return head, arrays
+
+    def check_end(self) -> None:
+        """Raises Malformed."""
+        if self._file.read() != frames.PREFIX.pack(self._checksum):
+            raise Malformed("its checksum is another one")
+
+    def _read(self, length: int) -> bytes:
+        found = self._file.read(length)
+        if len(found) != length:
+            raise EOFError("it ends too early")
+        self._checksum = zlib.crc32(found, self._checksum)
+        return found

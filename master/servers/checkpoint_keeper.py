@@ -1,0 +1,114 @@
+"""Orders checkpoints of the tables, and finishes those that all servers have written. Nothing waits for it."""
+
+import asyncio
+from collections.abc import Callable, Collection
+
+from ...rendezvous.base.cancel import cancel
+from ...rendezvous.base.frozen import replace
+from .checkpoint_folder import CheckpointFolder, CheckpointManifest
+from .slot_table import NOBODY, RunningServer, SlotTable
+
+SAVE_SECONDS = 600.0
+"""For servers to write one; then it is ordered anew."""
+
+QUIET_SECONDS = 60.0
+"""Between two complaints."""
+
+READ_SECONDS = 5.0
+"""Between two attempts to read the folder at the beginning."""
+
+
+class CheckpointKeeper:
+    """Under one leadership.
+
+    Args:
+        folder: where they are.
+        every: seconds from one to the next.
+        say: to people.
+        changed: is called when one was finished, or could not be.
+
+    Attributes:
+        newest: the last whole one; 0: there is none.
+        largest: the largest number of any.
+    """
+
+    def __init__(
+        self, folder: CheckpointFolder, every: float, say: Callable[[str], None], changed: Callable[[], None]
+    ) -> None:
+        self._folder, self._every = folder, every
+        self._say, self._changed = say, changed
+        self._now = asyncio.get_running_loop().time
+        self._due = self._now() + every
+        self._until = self._now() + max(every, SAVE_SECONDS)  # for the one that is being written
+        self._quiet = 0.0
+        self._task: asyncio.Task[None] | None = None
+        self.newest = self.largest = 0
+
+    async def read_folder(self) -> None:
+        """What there is of earlier runs; as long as that cannot be read, the job's tables do not begin."""
+        while True:
+            try:
+                self.newest, self.largest = await asyncio.to_thread(self._folder.list_versions)
+            except OSError as error:
+                self._complain(f"{error}: trying again")
+                await asyncio.sleep(READ_SECONDS)
+            else:
+                return
+
+    def order_checkpoint(self, table: SlotTable, running: Collection[RunningServer]) -> SlotTable:
+        """The table that asks for one, where that is due; else the same object."""
+        now = self._now()
+        writing = table.checkpoint == table.version > self.newest and now < self._until
+        if now < self._due or writing or not can_be_saved(table, running):
+            return table
+        self._due, self._until = now + self._every, now + max(self._every, SAVE_SECONDS)
+        return replace(table, version=table.version + 1, checkpoint=table.version + 1)
+
+    def finish_checkpoint(self, table: SlotTable, running: Collection[RunningServer]) -> None:
+        """Says for good that it is whole, once all parts are written."""
+        if self._task is None and table.checkpoint > self.newest and is_saved(table, running):
+            parts = tuple(table.servers[at].number for at in sorted(set(table.primary)))
+            manifest = CheckpointManifest(table.version, parts)
+            self._task = asyncio.create_task(self._write(manifest), name=f"checkpoint {table.version}")
+
+    @property
+    def until(self) -> float | None:
+        """When to look again, if nothing changes."""
+        return min((each for each in (self._due, self._until) if each > self._now()), default=None)
+
+    async def close(self) -> None:
+        """Waits for nothing."""
+        if self._task is not None:
+            await cancel(self._task)
+
+    async def _write(self, manifest: CheckpointManifest) -> None:
+        try:
+            await asyncio.to_thread(self._folder.complete_checkpoint, manifest)
+            self.newest = manifest.version
+        except OSError as error:
+            self._until = self._now()
+            self._complain(str(error))
+        finally:
+            self._task = None
+            self._changed()
+
+    def _complain(self, why: str) -> None:
+        if self._now() >= self._quiet:
+            self._quiet = self._now() + QUIET_SECONDS
+            self._say(f"checkpoints of the tables: {why}")
+
+
+def can_be_saved(table: SlotTable, running: Collection[RunningServer]) -> bool:
+    """Every slot is served, and none is on its way to another server (pure)."""
+    alive = {each.incarnation for each in running}
+    settled = table.serves and not table.lost and set(table.joining) <= {NOBODY}
+    return settled and all(table.servers[at].incarnation in alive for at in set(table.primary))
+
+
+def is_saved(table: SlotTable, running: Collection[RunningServer]) -> bool:
+    """All primaries have written their parts of the checkpoint that this very table orders (pure)."""
+    saved = {each.incarnation: each.saved for each in running}
+    savers = {table.servers[at].incarnation for at in set(table.primary)}
+    return (
+        table.serves and table.checkpoint == table.version and {saved.get(each) for each in savers} == {table.version}
+    )

@@ -1,0 +1,104 @@
+"""When a checkpoint of the tables is ordered, when it is whole, and what stays in its folder."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from elastic_run.master.servers.checkpoint_folder import CheckpointFolder, CheckpointManifest
+from elastic_run.master.servers.checkpoint_keeper import CheckpointKeeper, can_be_saved, is_saved
+from elastic_run.master.servers.slot_table import NOBODY, SLOTS, RunningServer, SlotTable
+from elastic_run.rendezvous.base.frozen import replace
+
+SERVERS = (RunningServer(0, "a", "A"), RunningServer(3, "b", "B"), RunningServer(4, "c", "C"))
+
+TABLE = SlotTable(7, (), SERVERS, (0, 1) * (SLOTS // 2), (2,) * SLOTS, (NOBODY,) * SLOTS)
+"""The last server is no slot's primary."""
+
+
+def saved_by(version: int, *servers: RunningServer) -> list[RunningServer]:
+    return [replace(each, saved=version) for each in servers]
+
+
+def write_parts(folder: CheckpointFolder, version: int) -> None:
+    for number in (0, 3):
+        path = folder.name_part(version, number)
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"rows")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> CheckpointFolder:
+    return CheckpointFolder(tmp_path, "a/job")
+
+
+def test_nothing_is_saved_while_a_slot_has_no_primary_or_is_on_its_way() -> None:
+    assert can_be_saved(TABLE, SERVERS)
+    assert can_be_saved(TABLE, SERVERS[:2])
+    assert not can_be_saved(TABLE, SERVERS[1:])
+    assert not can_be_saved(replace(TABLE, joining=(2,) + (NOBODY,) * (SLOTS - 1)), SERVERS)
+    assert not can_be_saved(replace(TABLE, lost="rows"), SERVERS)
+    assert not can_be_saved(SlotTable(7), SERVERS)
+
+
+def test_a_checkpoint_is_whole_when_all_primaries_have_saved_it_in_the_version_that_orders_it() -> None:
+    ordered = replace(TABLE, version=8, checkpoint=8)
+    assert is_saved(ordered, saved_by(8, *SERVERS[:2]))
+    assert not is_saved(ordered, saved_by(8, SERVERS[0]))
+    assert not is_saved(ordered, [*saved_by(8, SERVERS[0]), *saved_by(7, SERVERS[1])])
+    assert not is_saved(replace(ordered, version=9), saved_by(8, *SERVERS))
+
+
+async def test_one_is_ordered_when_the_one_before_it_is_whole(folder: CheckpointFolder) -> None:
+    changed, said = asyncio.Event(), list[str]()
+    keeper = CheckpointKeeper(folder, 0.0, said.append, changed.set)
+    await keeper.read_folder()
+    assert (keeper.newest, keeper.largest) == (0, 0)
+    ordered = keeper.order_checkpoint(TABLE, SERVERS)
+    assert ordered == replace(TABLE, version=8, checkpoint=8)
+    assert keeper.order_checkpoint(ordered, SERVERS) is ordered
+    write_parts(folder, 8)
+    keeper.finish_checkpoint(ordered, saved_by(8, *SERVERS[:2]))
+    await asyncio.wait_for(changed.wait(), 10)
+    assert (keeper.newest, said) == (8, [])
+    assert [path.name for path in folder.read_parts(8)] == ["part-0", "part-3"]
+    assert keeper.order_checkpoint(ordered, SERVERS).checkpoint == 9
+
+
+async def test_one_that_was_overtaken_by_another_table_is_ordered_anew(folder: CheckpointFolder) -> None:
+    keeper = CheckpointKeeper(folder, 0.0, print, lambda: None)
+    ordered = keeper.order_checkpoint(TABLE, SERVERS)
+    assert keeper.order_checkpoint(replace(ordered, version=9), SERVERS).checkpoint == 10
+
+
+async def test_a_folder_that_another_machine_sees_elsewhere_is_complained_of_once(folder: CheckpointFolder) -> None:
+    changed, said = asyncio.Event(), list[str]()
+    keeper = CheckpointKeeper(folder, 0.0, said.append, changed.set)
+    table = TABLE
+    for _ in range(2):
+        table = keeper.order_checkpoint(table, SERVERS)
+        keeper.finish_checkpoint(table, saved_by(table.version, *SERVERS))
+        await asyncio.wait_for(changed.wait(), 10)
+        changed.clear()
+    assert (keeper.newest, table.version) == (0, 9)
+    assert len(said) == 1 and "part-0 is not there: is it the same folder on all machines?" in said[0]
+
+
+def test_the_newest_two_stay_and_what_is_older_or_torn_goes(folder: CheckpointFolder) -> None:
+    other = CheckpointFolder(folder.folder, "a/job-2")
+    write_parts(other, 1)
+    other.complete_checkpoint(CheckpointManifest(1, (0, 3)))
+    for version in (4, 5, 9):
+        write_parts(folder, version)
+        folder.complete_checkpoint(CheckpointManifest(version, (0, 3)))
+    write_parts(folder, 7)
+    write_parts(folder, 12)
+    assert folder.list_versions() == (9, 12)
+    write_parts(folder, 10)
+    folder.complete_checkpoint(CheckpointManifest(10, (0, 3)))
+    names = {path.name for path in folder.folder.iterdir()}
+    assert names == {"a%2Fjob-9", "a%2Fjob-9.json", "a%2Fjob-10", "a%2Fjob-10.json", "a%2Fjob-12"} | {
+        "a%2Fjob-2-1",
+        "a%2Fjob-2-1.json",
+    }
+    assert other.list_versions() == (1, 1)
