@@ -1,6 +1,6 @@
 """Thousands of schedules: no rule of `invariants.py` is ever broken.
 
-Each run takes ELASTIC_RUN_SCHEDULES of the seeds 0 to 6,799, drawn with the seed of the run (`tests/sampling.py`), and
+Each run takes ELASTIC_RUN_SCHEDULES of the seeds 0 to 10,999, drawn with the seed of the run (`tests/sampling.py`), and
 `make soak` all of them, and then seeds that nobody has tried.
 """
 
@@ -15,7 +15,7 @@ from .explore import attempt, explain, tell_all
 from .schedule import VERBS, draw
 from .world import Outcome
 
-POOL = 6_800
+POOL = 11_000
 """Seeds that are drawn from."""
 
 SCHEDULES = POOL if SOAK else int(os.environ.get("ELASTIC_RUN_SCHEDULES", "4000"))
