@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from itertools import count
+from pathlib import Path
 
 from ...master.servers.checkpoint_folder import CheckpointFolder
 from ...master.servers.slot_table import SlotTable
