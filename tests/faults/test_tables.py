@@ -24,6 +24,7 @@ from ..integration.conftest import Cluster as Etcd
 from ..sampling import SEEDS, SOAK
 from .counted import Counted, Kind
 from .scene import (
+    NODES,
     Scene,
     agent_is_killed,
     machine_is_lost,
@@ -43,7 +44,7 @@ KINDS = (
     Kind("count_tables.py", epochs=60, options=("--commit=checkpoint",)),
 )
 
-SERVERS = {"servers": "2:3", "ps_replicas": "1"}
+SERVERS = {"servers": f"2:{NODES}", "ps_replicas": "1"}
 
 
 def table_of(counted: Counted) -> SlotTable:
@@ -62,17 +63,18 @@ def table_of(counted: Counted) -> SlotTable:
     return asyncio.run(read())
 
 
-def has_backups(counted: Counted) -> SlotTable:
-    """The table, once every slot has its primary and its backup, on servers whose nodes run."""
-
+def await_backups(counted: Counted, before: SlotTable) -> SlotTable:
+    """The table, once a server of `before` is gone from it each node has one, and each slot its backup."""
+    gone = {each.incarnation for each in before.servers}
     until = time.monotonic() + DEADLINE
     while True:
         table = table_of(counted)
-        whole = table.serves and NOBODY not in table.backup
-        if whole and {each.node for each in table.servers} <= set(counted.running()):
+        there = {each.incarnation for each in table.servers}
+        whole = table.serves and NOBODY not in table.backup and len(there) == len(table.places) == NODES
+        if whole and not (gone and gone <= there) and {each.node for each in table.servers} <= set(counted.running()):
             return table
         if time.monotonic() > until:
-            raise counted.failed(f"not every slot has its backup: {table.servers}, {table.lost}")
+            raise counted.failed(f"not every slot has its backup: {table.servers}, {table.places}, {table.lost}")
         time.sleep(0.1)  # the store would have to be watched for it
 
 
@@ -123,17 +125,18 @@ def test_each_record_counts_once_whatever_server_worker_or_node_dies(
     scene = Scene(counted, etcd)
 
     def fill() -> None:
-        missing = 3 - len(scene.staying())
+        missing = NODES - len(scene.staying())
         if missing > 0:
             names = [next(scene.names) for _ in range(missing)]
-            counted.train(*names, nnodes="1:3", conf={"last_call_timeout": 5.0}, **SERVERS)
+            counted.train(*names, nnodes=f"1:{NODES}", conf={"last_call_timeout": 5.0}, **SERVERS)
 
     fill()
+    last = SlotTable()
     for name in (*draw.choices(sorted(FAULTS), k=IN_A_ROW - 1), server_is_killed.__name__):
         if draw.random() < 0.7:
             counted.advances(5)
         if name in TAKES_SERVERS:
-            has_backups(counted)
+            last = await_backups(counted, last)
         FAULTS[name](scene, draw.random())
         fill()
     counted.advances()
