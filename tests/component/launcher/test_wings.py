@@ -16,6 +16,7 @@ WINGS = (
     "adapters/jax",
     "adapters/tensorflow",
     "adapters/xgboost",
+    "elastic_agent/servers",
     "launcher/cluster",
     "launcher/dashboard",
     "launcher/diagnostics",
@@ -26,6 +27,7 @@ WINGS = (
     "launcher/telemetry",
     "launcher/terminal",
     "master/nodes",
+    "master/servers",
 )
 """What is registered in one place, and imported there when it is asked for."""
 
