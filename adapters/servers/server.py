@@ -23,6 +23,7 @@ from pathlib import Path
 
 from ...master.servers.checkpoint_folder import CheckpointFolder
 from ...master.servers.slot_table import SlotTable
+from ...rendezvous.base.frozen import replace
 from ...rendezvous.host.control_groups import usable_memory
 from ...rendezvous.wire.values import Malformed, decode
 from .compiling import compile_loops
@@ -107,6 +108,10 @@ class ServedMachine:
         """A newer table, or newer certificates. Raises OSError."""
         if orders.tls is not None and self._contexts is not None and orders.tls != self._orders.tls:
             orders.tls.renew(*self._contexts)
+        if (
+            orders.table.version < self._orders.table.version
+        ):  # the machine goes by the newest, so peers are found there
+            orders = replace(orders, table=self._orders.table)
         self._orders = orders
         is_newer = orders.table.version > self._machine.version
         self._do(TableRead(orders.table))

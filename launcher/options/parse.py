@@ -206,8 +206,6 @@ def _servers(scanned: Scanned, command: Command, *, here: bool) -> ServerCount |
         raise UsageError(f"{scanned.source('ps-replicas')}: what a server holds, one other server has, or none: 1 or 0")
     if replicas and least < 2:
         raise UsageError(f"{scanned.source('ps-replicas')}: one server has no other: write --servers=2 or more")
-    if here:
-        check_packages(source, ("numpy", "numba"), command.python, Path.cwd())
     folder, every = scanned.text("ps-checkpoint") or "", scanned.source("ps-checkpoint-every")
     seconds_between = seconds(scanned.text("ps-checkpoint-every") or "", every)
     if seconds_between < 1:
@@ -215,8 +213,10 @@ def _servers(scanned: Scanned, command: Command, *, here: bool) -> ServerCount |
     if not folder:
         if scanned.has("ps-checkpoint-every"):
             raise UsageError(f"{every} says when, and not where: write --ps-checkpoint=DIR as well")
-        return ServerCount(least, most, replicas)
-    return ServerCount(least, most, replicas, str(Path(folder).absolute()), seconds_between)
+        seconds_between = 0.0
+    if here:
+        check_packages(source, ("numpy", "numba"), command.python, Path.cwd())
+    return ServerCount(least, most, replicas, folder and str(Path(folder).absolute()), seconds_between)
 
 
 def _platform(scanned: Scanned, workers: bool) -> Literal["", "kubernetes"]:

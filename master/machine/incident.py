@@ -227,6 +227,9 @@ class Gathering:
     def judge(self) -> Incident | None:
         """The incident that it amounts to so far; None where nothing has happened."""
         number, optional = self.round, not self._needed
+        for node, what in self._problems:
+            if isinstance(what, ServersLost):  # whatever workers and nodes died of then
+                return Incident(number, "problem", reasons.NodeFailed(node, what), node=node)
         if self._lost:
             return Incident(number, "lost", reasons.NodesLost(Notes.of(self._lost)), node=next(iter(self._lost))[0])
         if self._left:

@@ -43,11 +43,16 @@ SLOW = (str(SCRIPTS / "servers_count.py"), "--pause=0.1")
 """Some 20 seconds; says what it has pushed."""
 
 
-def test_a_server_without_a_replica_that_is_lost_ends_the_job_once_with_the_reason(tmp_path: Path) -> None:
-    code, said = run_and_kill(tmp_path, "--servers=1", "--max-restarts=9", *SLOW, after=("pushed 5",))
+@pytest.mark.parametrize("servers", ["--servers=1", "--servers=2 --ps-replicas=0"])
+def test_a_server_without_a_replica_that_is_lost_ends_the_job_once_with_the_reason(
+    tmp_path: Path, servers: str
+) -> None:
+    code, said = run_and_kill(tmp_path, *servers.split(), "--max-restarts=9", *SLOW, after=("pushed 5",))
     assert code == 1
-    assert said.count("the service server 0") == 1 and "cannot continue" in said
-    assert "round 2" not in said
+    assert said.count("died by SIGKILL") == 1 and "round 2" not in said
+    assert re.search(
+        r"failed: node \S+ cannot continue: parameter server \d on node \S+ has gone, and the only copy", said
+    )
 
 
 def test_a_server_with_a_replica_that_is_lost_is_not_felt(tmp_path: Path) -> None:

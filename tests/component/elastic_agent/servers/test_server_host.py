@@ -151,6 +151,7 @@ async def test_a_server_runs_in_each_place_of_its_node_and_is_registered_under_t
 
 async def test_places_of_other_nodes_are_left_to_them_and_a_place_that_goes_ends_its_server(node: Node) -> None:
     await node.begin(places=2)
+    await node.registered(0)
     await node.registered(1)
     places = ServerPlace(0, "a"), ServerPlace(1, "b"), ServerPlace(2, "b")
     await node.want(SlotTable(2, places))

@@ -443,7 +443,8 @@ class TestTheEnd:
         assert end and end[0] == "failed"
 
     def test_comes_at_once_where_what_the_servers_held_is_lost(self) -> None:
-        lost = judge(Evidence(1, problems=(("a", ServersLost("rows are gone")),)))
+        rows = (("b", StartFailed("port 5 is taken")), ("a", ServersLost("rows are gone")))
+        lost = judge(Evidence(1, (failed("b", "ServerGone: rows are gone"),), (("c", LeaseExpired()),), problems=rows))
         assert fatal(charge(Tally(), lost), lost, 9, 0) == ("failed", NodeFailed("a", ServersLost("rows are gone")))
 
     def test_never_comes_by_losses_departures_and_joins(self) -> None:
