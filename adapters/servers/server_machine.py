@@ -148,6 +148,9 @@ class ServerMachine:
                 self._outbox.hang_up(peer)
 
     def _take_asked(self, asked: ServerAsked) -> None:
+        if any(each.connection == asked.connection for each in self._parked):
+            self._parked.append(asked)  # or its answer would be taken for that of what came before
+            return
         match asked.request:
             case Ping():
                 self._answer(asked, Reply())

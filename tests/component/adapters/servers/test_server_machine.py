@@ -2,12 +2,16 @@
 
 import random
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elastic_run.adapters.servers import copies, rows
+from elastic_run.adapters.servers.requests import Ping, ReadMarks
+from elastic_run.adapters.servers.server_events import AnswerAsker, ServerAsked, TableRead
+from elastic_run.master.servers.slot_table import SLOTS
 
 from .machine_network import Network, Worker, begin_job, check_equal, pull_counts
 
@@ -69,6 +73,19 @@ def test_each_record_counts_once_whatever_servers_and_workers_are_lost(replicas:
         patch.setattr(rows, "WINDOW", 20)
         patch.setattr(rows, "MOST_REMOVED", 3)
         train_under_losses(random.Random(seed), replicas)
+
+
+def test_what_follows_a_request_that_has_to_wait_is_answered_after_it() -> None:
+    network = begin_job(random.Random(1), 2, 1)
+    newer, machine = network.table.version + 1, network.machines["s1"]
+    assert machine.on(ServerAsked(900, ReadMarks("d", 0, 1, newer))) == []
+    assert machine.on(ServerAsked(900, Ping())) == []
+    (other,) = machine.on(ServerAsked(901, Ping()))
+    assert isinstance(other, AnswerAsker)
+    assert other.connection == 901
+    effects = machine.on(TableRead(replace(network.table, version=newer, backup=(-1,) * SLOTS)))
+    answers = [each for each in effects if isinstance(each, AnswerAsker)]
+    assert [(each.connection, each.reply.marks) for each in answers] == [(900, (0,)), (900, ())]
 
 
 def train_under_losses(draw: random.Random, replicas: int) -> None:
