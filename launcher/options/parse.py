@@ -35,8 +35,8 @@ from .values import label, seconds, shutdown_timeout, whole
 NUMBER_DIGITS = 9
 """Of the largest number of nodes, and of workers per node."""
 
-MOST_SERVERS = 256
-"""As in `master/servers/slot_table.py`, which is a wing's."""
+MOST_SERVERS = 128
+"""As in `master/servers/placement.py`, which is a wing's."""
 
 ELSEWHERE = ("log-dir", "store-dir", "summary-json", "trace", "history")
 """Flags whose files are of the machine on which a node runs."""
