@@ -30,8 +30,7 @@ def compile_loops() -> None:
     many = np.arange(kernels.PARTS * FIRST_PLACES)  # so that its parts are lengthened
     rows = tables.find_table("SGD Zeros")
     rows.make(many, rows.find(many))
-    sum_parts([(merge(ids)[0], gradients), (ids, gradients)])  # for the workers, as this
-    kernels.split_ids(ids, np.zeros(SLOTS, np.int64), np.empty(2, np.int64), np.zeros(1, np.int64))
+    _use_as_worker(ids, gradients)
 
 
 def _use_table(tables: Tables, name: str, arrays: Sequence[Array], slots: SlotSet, some: SlotSet) -> None:

@@ -35,8 +35,8 @@ from .values import label, seconds, shutdown_timeout, whole
 NUMBER_DIGITS = 9
 """Of the largest number of nodes, and of workers per node."""
 
-MOST_SERVERS = 256
-"""As in `master/servers/slot_table.py`, which is a wing's."""
+MOST_SERVERS = 128
+"""As in `master/servers/placement.py`, which is a wing's."""
 
 ELSEWHERE = ("log-dir", "store-dir", "summary-json", "trace", "history")
 """Flags whose files are of the machine on which a node runs."""
@@ -210,10 +210,8 @@ def _servers(scanned: Scanned, command: Command, *, here: bool) -> ServerCount |
     seconds_between = seconds(scanned.text("ps-checkpoint-every") or "", every)
     if seconds_between < 1:
         raise UsageError(f"{every}: each checkpoint has all rows: write --ps-checkpoint-every=1 or more")
-    if not folder:
-        if scanned.has("ps-checkpoint-every"):
-            raise UsageError(f"{every} says when, and not where: write --ps-checkpoint=DIR as well")
-        seconds_between = 0.0
+    if not folder and scanned.has("ps-checkpoint-every"):
+        raise UsageError(f"{every} says when, and not where: write --ps-checkpoint=DIR as well")
     if here:
         check_packages(source, ("numpy", "numba"), command.python, Path.cwd())
     return ServerCount(least, most, replicas, folder and str(Path(folder).absolute()), seconds_between)

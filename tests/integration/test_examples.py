@@ -63,7 +63,7 @@ def test_a_model_learns_though_a_worker_is_killed(tmp_path: Path, name: str) -> 
 
 
 def test_clicks_are_learned_though_a_worker_is_killed(tmp_path: Path) -> None:
-    printed = run("clicks", tmp_path, "--fail", servers=1)
+    printed = run("clicks", tmp_path, "--fail", servers=2)
     assert "died by SIGKILL (9)" in printed
     (right,) = re.findall(r"right about ([\d.]+)% of 5000 other records", printed)
     assert float(right) > 70  # by chance, 50

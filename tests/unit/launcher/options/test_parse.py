@@ -22,7 +22,7 @@ from elastic_run.launcher.options.flags import FLAGS, Flag, did_you_mean, scan
 from elastic_run.launcher.options.parse import parse
 from elastic_run.launcher.options.preflight import ONLY_ONCE, check_platform, workers_python
 from elastic_run.launcher.settings import Command, Nodes, Options, ServerCount, Std, join_command
-from elastic_run.master.servers.slot_table import MOST_SERVERS
+from elastic_run.master.servers.placement import MOST_WANTED
 from elastic_run.rendezvous.roles import Role
 from elastic_run.rendezvous.store.endpoint import Endpoint
 
@@ -1089,9 +1089,9 @@ def test_servers_have_a_least_and_a_most_number_and_replicas_where_there_are_two
     [
         ("--servers=-1", "--servers=-1 is neither a number nor MIN:MAX: write --servers=2 or --servers=2:8"),
         ("--servers=two", "--servers=two is neither a number nor MIN:MAX"),
-        ("--servers=4:2", "--servers=4:2: a job has from 1 to 256 servers, the fewest first: write --servers=2:8"),
-        ("--servers=0:2", "--servers=0:2: a job has from 1 to 256 servers"),
-        ("--servers=300", "--servers=300: a job has from 1 to 256 servers"),
+        ("--servers=4:2", "--servers=4:2: a job has from 1 to 128 servers, the fewest first: write --servers=2:8"),
+        ("--servers=0:2", "--servers=0:2: a job has from 1 to 128 servers"),
+        ("--servers=300", "--servers=300: a job has from 1 to 128 servers"),
         ("--servers=2 --ps-replicas=2", "--ps-replicas=2: what a server holds, one other server has, or none: 1 or 0"),
         ("--servers=1:3 --ps-replicas=1", "--ps-replicas=1: one server has no other: write --servers=2 or more"),
         ("--ps-replicas=1", "--ps-replicas=1 is for parameter servers: write --servers=2 as well"),
@@ -1105,5 +1105,5 @@ def test_servers_that_cannot_be_are_refused_before_anything_starts(words: str, s
     assert said in refusal(words)
 
 
-def test_a_job_has_as_many_servers_as_a_table_has_room_for() -> None:
-    assert parsing.MOST_SERVERS == MOST_SERVERS
+def test_a_job_has_at_most_as_many_servers_as_are_planned_for() -> None:
+    assert parsing.MOST_SERVERS == MOST_WANTED
