@@ -10,8 +10,8 @@ import secrets
 import signal
 import socket
 from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING
 
-from ..master.beside import BesideMaster
 from ..master.diagnosis.examination import REPLACE
 from ..master.diagnosis.requests import Done, Replacement
 from ..master.machine.controller import Terms
@@ -33,6 +33,9 @@ from . import master_client
 from .candidate import Candidacy, Candidate
 from .machine import plan
 from .node.preemption import heed_no_more
+
+if TYPE_CHECKING:
+    from ..master.beside import BesideMaster
 
 FAREWELL_SECONDS = 5.0
 """Seconds that it takes at most to give the leadership up; then its lease does it."""
@@ -72,7 +75,7 @@ class MasterSetup:
     signals: tuple[signal.Signals, ...] = ()
     security: Security = field(default_factory=Security)
     known_runs: frozenset[str] = frozenset()
-    beside: tuple[BesideMaster, ...] = ()
+    beside: "tuple[BesideMaster, ...]" = ()
 
 
 class MasterProcess:

@@ -6,6 +6,7 @@ import dataclasses
 import signal
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import pytest
 
@@ -18,6 +19,9 @@ from elastic_run.master.beside import BesideMaster
 from elastic_run.master.diagnosis.examination import REPLACE
 from elastic_run.master.diagnosis.requests import Done, Replacement
 from elastic_run.master.machine.controller import Terms
+from elastic_run.master.servers.placement import ServersWanted
+from elastic_run.master.servers.slot_keeper import SlotKeeper
+from elastic_run.master.servers.slot_table import RunningServer, SlotTable
 from elastic_run.rendezvous.base.errors import Deposed, OtherSecret, Sealed
 from elastic_run.rendezvous.election import Leadership
 from elastic_run.rendezvous.failure_detector import AgentListener
@@ -28,6 +32,7 @@ from elastic_run.rendezvous.reasons import AllJoined
 from elastic_run.rendezvous.round import Policy
 from elastic_run.rendezvous.rpc.envelope import Caller
 from elastic_run.rendezvous.rpc.server import Method
+from elastic_run.rendezvous.store import contract
 from elastic_run.rendezvous.store.contract import Delete, Event, Put
 from elastic_run.rendezvous.store.memory_store import MemoryStore
 from elastic_run.rendezvous.store.seal import SEALED
@@ -36,6 +41,8 @@ from elastic_run.rendezvous.wire.values import decode, encode
 
 DEADLINE = 20.0
 """Seconds that anything here may take on a busy machine; it takes milliseconds."""
+
+T = TypeVar("T")
 
 KEYS = Keys("job")
 FINGERPRINT = Fingerprint("train.py", (), "2", "1", "0")
@@ -77,6 +84,15 @@ class Scene:
     def process(self, name: str = "M", *beside: BesideMaster) -> MasterProcess:
         setup = MasterSetup("job", name, "127.0.0.1", "127.0.0.1", TERMS, signals=(signal.SIGUSR1,), beside=beside)
         return MasterProcess(setup, self.store, self.say)
+
+    async def value(self, kind: type[T], key: str, fits: Callable[[T], bool]) -> T:
+        """What the key holds, as soon as it fits."""
+        while True:
+            found = await self.store.list(key)
+            if found.items and fits(value := decode(kind, found.items[0].value)):
+                return value
+            async for _ in self.store.watch(key, found.revision + 1):
+                break
 
     async def leader(self, *, other_than: str = "") -> Leader:
         """Who leads, as soon as somebody of another incarnation does."""
@@ -142,7 +158,7 @@ class Beside:
         self.fails: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def work_beside(
-        self, store: MemoryStore, keys: Keys, leadership: Leadership, say: Callable[[str], None], waits: Waits
+        self, store: contract.Store, keys: Keys, leadership: Leadership, say: Callable[[str], None], waits: Waits
     ) -> None:
         """See `BesideMaster`."""
         assert keys.job == "job" and (found := await store.get(keys.leader))
@@ -197,17 +213,36 @@ async def test_nothing_works_beside_a_master_once_its_job_has_ended() -> None:
     task = asyncio.create_task(MasterProcess(setup, scene.store, scene.say).run())
     async with asyncio.timeout(DEADLINE):
         await beside.begun.get()
-        watched = scene.store.watch(KEYS.round, 1)
-        async for (change,) in watched:
-            if decode(Header, change.kv.value).state == "open":
-                break
+        await scene.value(Header, KEYS.round, lambda header: header.state == "open")
         done = dataclasses.replace(node, report=Report(state="succeeded", round=1))
         await scene.store.txn([], [Put(KEYS.node("a"), encode(done), lease)])
         await beside.ended.get()  # the node is there still
         assert await scene.store.get(KEYS.node("a"))
         await scene.store.revoke(lease)
         assert (await task)[0] == 0
-    await watched.aclose()
+
+
+async def test_a_job_with_servers_leaves_no_key_of_theirs() -> None:
+    scene = Scene()
+    node = Member("a", "a#1", "host", "", 1, (5001,), FINGERPRINT)
+    lease = await scene.store.grant(60)
+    await scene.store.txn([], [Put(KEYS.node("a"), encode(node), lease)])
+    terms = dataclasses.replace(TERMS, policy=Policy(min_nodes=1, max_nodes=1), max_restarts=0)
+    keeper = SlotKeeper(ServersWanted(least=1, most=1, replicas=0))
+    setup = MasterSetup("job", "M", "127.0.0.1", "127.0.0.1", terms, beside=(keeper,))
+    task = asyncio.create_task(MasterProcess(setup, scene.store, scene.say).run())
+    async with asyncio.timeout(DEADLINE):
+        (place,) = (await scene.value(SlotTable, KEYS.slots, lambda table: bool(table.places))).places
+        server = RunningServer(place.number, "a server", place.node)
+        await scene.store.txn([], [Put(KEYS.server(place.number), encode(server), lease)])
+        await scene.value(SlotTable, KEYS.slots, lambda table: table.serves)
+        await scene.value(Header, KEYS.round, lambda header: header.state == "open")
+        done = dataclasses.replace(node, report=Report(state="succeeded", round=1))
+        await scene.store.txn([], [Put(KEYS.node("a"), encode(done), lease)])
+        await scene.value(Header, KEYS.round, lambda header: header.final)
+        await scene.store.revoke(lease)
+        assert (await task)[0] == 0
+    assert [item.key for item in (await scene.store.list(KEYS.root)).items] == [KEYS.outcome]
 
 
 async def campaigned(scene: Scene) -> None:
