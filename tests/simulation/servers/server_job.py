@@ -73,7 +73,7 @@ class ServerJob:
         self._agents: dict[str, SlotAgent] = {}
         self._trainers: list[Trainer] = []
         self._counted: dict[str, int] = {}
-        self._last_loss = 0.0
+        self._last_loss = -LEASE_SECONDS
         self.rules = ServerRules(self._store, self._records, self._processes, self._timeline)
         wanted = ServersWanted(shape.least, shape.most, shape.replicas)
         self._leader = SlotLeader(self._network, self._store, wanted, self._write)
@@ -183,7 +183,9 @@ class ServerJob:
         if self._timeline.now < self._last_loss + 0.4:
             return False
         table, index = self._store.table, self._store.table.index_of(process.incarnation)
-        if index < 0 or not table.primary:
+        if not table.primary:  # the first holders may be chosen among those whose leases have not ended
+            return self._timeline.now > self._last_loss + LEASE_SECONDS + 0.4
+        if index < 0:
             return True
         if not self._schedule.shape.replicas:
             return False
