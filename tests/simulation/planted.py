@@ -112,6 +112,17 @@ def catch_defect(
     """The first of `schedules` (see `kinds.py`) that sees the defect, or with `shrunk` what is left of it when all is
     taken away that need not be there; None where none does. `plant` puts it there. Forks. Raises Outdated.
     """
+    return catch_by(plant, lambda: _first_catch(schedules, shrunk), cpu_seconds=cpu_seconds, seconds=seconds)
+
+
+def catch_by(
+    plant: Callable[[], object],
+    find: Callable[[], tuple[str, str, str] | None],
+    *,
+    cpu_seconds: int = CPU_SECONDS,
+    seconds: int = SECONDS,
+) -> Catch | None:
+    """The same, where `find` looks for it: by what it was seen, which rule was broken, and how."""
     readable, writable = os.pipe()
     child = os.fork()
     if child == 0:
@@ -125,7 +136,7 @@ def catch_defect(
                 plant()
             except Exception as error:
                 raise Outdated(f"it cannot be planted: {error}") from error
-            found: object = _first_catch(schedules, shrunk)
+            found: object = find()
         except Outdated as error:
             found = str(error)
         except BaseException as error:  # noqa: BLE001  the last thing that this process does is to tell it

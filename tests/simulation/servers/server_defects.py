@@ -1,0 +1,305 @@
+"""Deliberate defects of the servers and of the placement of slots, each with a seed that finds it.
+
+    python -m tests.simulation.servers.server_defects                      all of them
+    python -m tests.simulation.servers.server_defects NAME                 one, with how it breaks its rule
+    python -m tests.simulation.servers.server_defects NAME --search 0:400  the first seed that finds it
+
+How a defect is planted: `tests/simulation/seams.py` and `patterns.py`.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from elastic_run.adapters.servers.compiling import compile_loops
+
+from ..patterns import Edit
+from ..planted import Catch, Outdated, catch_by
+from ..seams import Seam, lose_call
+from .server_job import ServerJob
+from .server_schedules import draw_schedule
+
+
+@dataclass(frozen=True, slots=True)
+class ServerDefect:
+    """One defect.
+
+    Attributes:
+        title: what it is called, and what the product does wrong with it.
+        defect: how it is put into the product.
+        rule: which rule of `server_rules.py` it breaks.
+        seed: of a schedule in which it does.
+    """
+
+    title: str
+    defect: Edit | Seam
+    rule: str
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return self.title.partition(": ")[0]
+
+
+def never_close(*_: object) -> bool:
+    """No copy keeps a push from its beginning."""
+    return False
+
+
+HOLDERS = "what is acknowledged is in each holder"
+MARKS = "rows are what the marks say"
+VALID = "no valid request is refused"
+RAISES = "the product raises nothing"
+ANSWERED = "a worker is answered"
+EQUAL = "holders of a slot are equal"
+
+QUEUE = "adapters/servers/push_queue.py::PushQueue"
+MACHINE = "adapters/servers/server_machine.py::ServerMachine"
+COPIES = "adapters/servers/copies.py::Copies"
+ARRIVALS = "adapters/servers/copies.py::Arrivals"
+MARKS_OF = "adapters/servers/marks.py::Marks"
+ROWS = "adapters/servers/rows.py::Rows"
+PLAN = "master/servers/placement.py"
+
+SERVER_DEFECTS: tuple[ServerDefect, ...] = (
+    # -- what is acknowledged
+    ServerDefect(
+        "early-answer: a push is acknowledged before the backups have it",
+        Edit(QUEUE, "task.waiting[peer] = request", "pass"),
+        HOLDERS,
+        0,
+    ),
+    ServerDefect(
+        "whole-unheard: a copy that is whole need not have a push first",
+        Edit(QUEUE, "self._copies.whole.items()", "()"),
+        HOLDERS,
+        2,
+    ),
+    ServerDefect(
+        "applied-twice: a push that is new in some slots only is applied in all",
+        Edit(
+            QUEUE,
+            "new = self._marks.judge(source, task.slots)",
+            "new = task.slots = self._marks.judge(source, task.slots)",
+        ),
+        MARKS,
+        10000,
+    ),
+    ServerDefect(
+        "dropped-in-flight: a new table drops the push that some backups have applied",
+        Edit(QUEUE, "isinstance(task.request, PushGradients)", "False"),
+        RAISES,
+        10009,
+    ),
+    ServerDefect(
+        "grown: a push in flight counts for slots that its server has got meanwhile",
+        Edit(QUEUE, "task.slots = task.slots & self._roles.mine", "task.slots = self._roles.mine"),
+        MARKS,
+        10000,
+    ),
+    ServerDefect(
+        "undoubted: a primary that becomes the backup forgets the push that it had told",
+        Edit(
+            QUEUE,
+            "self._doubts.append(Doubt(source, [part.choose_slots(doubtful) for part in parts], doubtful))",
+            "pass",
+        ),
+        RAISES,
+        10006,
+    ),
+    ServerDefect(
+        "mark-alone: a backup moves the mark and not the rows",
+        Edit(QUEUE, "apply_parts(find_parts(chosen), reuse=...)", "pass"),
+        MARKS,
+        0,
+    ),
+    ServerDefect(
+        "rows-alone: a primary moves the rows and not the mark",
+        Edit(QUEUE, "self._marks.advance(source, task.slots)", "pass"),
+        MARKS,
+        0,
+    ),
+    ServerDefect(
+        "empty-push: a push without ids moves no mark",
+        Edit(
+            QUEUE,
+            "self._apply_push(task, source) if task.slots.any() else 0",
+            "self._apply_push(task, source) if len(task.parts[0].ids) else 0",
+        ),
+        HOLDERS,
+        0,
+    ),
+    ServerDefect(
+        "silent-forward: what a lost connection had told is not told again",
+        lose_call("adapters.servers.push_queue.PushQueue.reconnect_peer"),
+        ANSWERED,
+        10003,
+    ),
+    ServerDefect(
+        "unparked: what is asked under a table that is to be read here is forgotten",
+        Edit(f"{MACHINE}._take_told", "self._parked.append(asked)", "pass"),
+        ANSWERED,
+        0,
+    ),
+    # -- marks
+    ServerDefect(
+        "least-mark: a worker is told the least of a server's marks, and does not cut at the others",
+        Edit(MARKS_OF, "tuple(np.unique(...).tolist())", "tuple(np.unique(...).tolist()[:1])"),
+        VALID,
+        10000,
+    ),
+    ServerDefect(
+        "one-mark: a copy has one mark for all of its slots",
+        Edit(MARKS_OF, "exceptions = _by_shard(apart)", "exceptions = _by_shard(apart[:0])"),
+        MARKS,
+        10000,
+    ),
+    # -- copies
+    ServerDefect(
+        "copy-alone: a copy has no push that was applied after its piece was sent",
+        lose_call("adapters.servers.copies.Copies.send_applied"),
+        MARKS,
+        2,
+    ),
+    ServerDefect(
+        "not-closed: pushes begin while the marks of a copy are on their way",
+        Seam("adapters.servers.copies.Copies.are_closing", never_close),
+        HOLDERS,
+        0,
+    ),
+    ServerDefect(
+        "freed-place: a row that is made during a copy takes a free place, which the copy has passed",
+        Edit(QUEUE, "apply_parts(found, reuse=not self._copies.are_under_way)", "apply_parts(found, reuse=True)"),
+        MARKS,
+        10000,
+    ),
+    ServerDefect(
+        "whole-early: copies are said to be whole before their last rows are there",
+        Edit(COPIES, "peer in self._confirmed and not (...).any()", "True"),
+        RAISES,
+        0,
+    ),
+    ServerDefect(
+        "copy-stuck: a copy whose connection was lost does not begin again",
+        lose_call("adapters.servers.copies.Copies.reconnect_peer"),
+        "copies end",
+        10004,
+    ),
+    ServerDefect(
+        "bare-rows: a copy has the rows without what their optimizer keeps",
+        Edit(
+            ROWS,
+            "for own, part in zip(mine, parts, strict=True): own[rows] = part",
+            "for own, part in zip(mine[:1], parts[:1], strict=True): own[rows] = part",
+        ),
+        EQUAL,
+        9,
+    ),
+    ServerDefect(
+        "kept-rows: a server keeps the rows of slots that it holds no more",
+        Edit(MACHINE, "self._forget_slots(something & ...)", "pass"),
+        "a server forgets what it holds no more",
+        10000,
+    ),
+    # -- placement
+    ServerDefect(
+        "same-server: a slot's primary is chosen as its backup",
+        Edit(PLAN, "[at for at in self._staying if at != primary]", "list(self._staying)"),
+        "a slot's holders are different servers",
+        2,
+    ),
+    ServerDefect(
+        "early-joined: a copy that was whole under the table before is taken for whole",
+        Edit(
+            PLAN,
+            "self._servers[at].joined >= self._table.version",
+            "self._servers[at].joined >= self._table.version - 1",
+        ),
+        RAISES,
+        0,
+    ),
+    ServerDefect(
+        "dead-backup: a backup that has gone stays the backup",
+        Edit(PLAN, "if backup not in self._alive: self._backup[slot] = NOBODY", "pass"),
+        ANSWERED,
+        0,
+    ),
+    ServerDefect(
+        "hasty-loss: rows are lost as soon as the lease of the only server that has them is",
+        Edit(PLAN, "not {primary, backup} & self._awaited", "True"),
+        "no rows are lost while a holder lives",
+        6,
+    ),
+    ServerDefect(
+        "unprepared: a server that joins is the primary as soon as the primary has gone",
+        Edit(
+            PLAN,
+            """
+            self._primary[slot], self._backup[slot] = backup, NOBODY
+            if self._joining[slot] == backup:
+                self._joining[slot] = NOBODY
+            """,
+            """
+            self._primary[slot] = backup if self._joining[slot] == NOBODY else self._joining[slot]
+            self._backup[slot] = self._joining[slot] = NOBODY
+            """,
+        ),
+        RAISES,
+        1,
+    ),
+)
+
+
+def catch_server_defect(defect: ServerDefect, seeds: Iterable[int]) -> Catch | None:
+    """The first of these seeds that sees it, in another process. Raises Outdated."""
+    return catch_by(defect.defect.plant, lambda: _find_broken(seeds))
+
+
+def _find_broken(seeds: Iterable[int]) -> tuple[str, str, str] | None:
+    for seed in seeds:
+        try:
+            broken = ServerJob(draw_schedule(seed)).run()
+        except Exception as error:  # noqa: BLE001  what the product raises is as good as a rule
+            return str(seed), RAISES, repr(error)
+        if broken is not None:
+            return str(seed), broken.rule, str(broken)
+    return None
+
+
+def _range_of(text: str) -> range:
+    first, _, last = text.partition(":")
+    return range(int(first), int(last))
+
+
+def main() -> int:
+    """The command."""
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation.servers.server_defects")
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--search", metavar="FIRST:LAST,...")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    compile_loops()  # once, and not in each process
+    seeds = [seed for part in options.search.split(",") for seed in _range_of(part)] if options.search else []
+    missed = 0
+    for each in SERVER_DEFECTS:
+        if options.names and each.name not in options.names:
+            continue
+        try:
+            found = catch_server_defect(each, seeds or (each.seed,))
+        except Outdated as error:
+            found = Catch("", "it is not in the product any more", str(error))
+        caught = found is not None and found.rule == each.rule
+        missed += not caught
+        if options.json:
+            rule, what, seed = (found.rule, found.what, found.schedule) if found is not None else ("", "", "")
+            print(json.dumps({"name": each.name, "rule": rule, "what": what, "seed": seed}), flush=True)
+        else:
+            print(f"{'caught' if caught else 'MISSED'} {each.title}\n       {found or 'nothing is broken'}", flush=True)
+    return int(missed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

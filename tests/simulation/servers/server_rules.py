@@ -1,0 +1,199 @@
+"""What must be true of a job's servers at every moment, and at its end.
+
+The rules see what is in the servers' memory, the table in the store, and what workers were told. They never ask a
+server.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from elastic_run.adapters.servers.marks import Marks
+from elastic_run.adapters.servers.requests import PushSource
+from elastic_run.adapters.servers.rows import Rows
+from elastic_run.adapters.servers.server_events import ServerEvent
+from elastic_run.master.servers.slot_table import NOBODY, SLOTS, SlotTable
+
+from .holdings import Universe, count_records, find_parts, read_marks, read_rows
+from .server_process import Array, ServerProcess
+from .slot_store import SlotStore
+from .timeline import Timeline
+from .trainers import COUNT, Records
+
+TABLES = 2
+"""That each job has."""
+
+BALANCED = 2
+"""Slots by which two servers may differ at the end."""
+
+
+class BrokenRule(Exception):
+    """A rule is broken."""
+
+    def __init__(self, rule: str, what: str, at: float) -> None:
+        super().__init__(f"{at:.4f} {rule}: {what}")
+        self.rule = rule
+        self.what = what
+
+
+class ServerRules:
+    """All of them, for one run; each raises BrokenRule."""
+
+    def __init__(
+        self, store: SlotStore, records: Records, processes: Mapping[str, ServerProcess], timeline: Timeline
+    ) -> None:
+        self._store = store
+        self._records = records
+        self._processes = processes
+        self._timeline = timeline
+        self._universe: Universe = count_records(records)
+        shards = len(records.ids)
+        self._acknowledged = np.zeros(shards, np.int64)
+        self._used = np.zeros(SLOTS, np.bool_)  # slots that have ids
+        self._used[self._universe.slots] = True
+        self._parts: dict[str, tuple[Marks, Mapping[str, Rows]]] = {}
+        self._held: dict[str, tuple[SlotTable, Array | None]] = {}
+
+    def fail(self, rule: str, what: str) -> None:
+        """It is broken."""
+        raise BrokenRule(rule, what, self._timeline.now)
+
+    # -- servers ----------------------------------------------------------------------------------------------------
+
+    def check_server(self, process: ServerProcess, event: ServerEvent | None = None) -> None:
+        """After each event of a server: what it holds is what its marks say."""
+        held = self._held_by(process)
+        if held is None:
+            return
+        marks, tables = self._parts_of(process)
+        universe = self._universe
+        mine = np.flatnonzero(held[universe.slots])
+        ids, slots = universe.ids[mine], universe.slots[mine]
+        positions = read_marks(marks, len(self._acknowledged), held & self._used)
+        expected = np.zeros(len(mine), np.int64)
+        for shard, counts in enumerate(universe.counts):
+            expected += counts[positions[shard, slots], mine]
+        found = np.zeros(len(mine))
+        if (rows := tables.get(COUNT.name)) is not None:
+            found = rows.read(rows.find(ids), ids)[:, 0]
+        wrong = np.flatnonzero(found != expected)
+        if len(wrong):
+            at = int(wrong[0])
+            self.fail(
+                "rows are what the marks say",
+                f"after {type(event).__name__}, server {process.incarnation} has counted {found[at]:g} records of id "
+                f"{ids[at]} in slot {slots[at]}, and its marks say {expected[at]} ({len(wrong)} of {len(mine)} ids)",
+            )
+
+    def check_acknowledged(self, source: PushSource) -> None:
+        """A worker was told that a push is applied."""
+        shard = source.shard_index
+        self._acknowledged[shard] = max(self._acknowledged[shard], source.end)
+        self._check_holders(f"when {source.begin}:{source.end} of shard {shard} was acknowledged")
+
+    def _check_holders(self, when: str) -> None:
+        """Each holder in the table of the store has all that was acknowledged."""
+        table = self._store.table
+        for at, server in enumerate(table.servers):
+            process = self._processes[server.incarnation]
+            held = np.array(table.primary) == at
+            held |= np.array(table.backup) == at
+            if not process.alive or not held.any():
+                continue
+            positions = read_marks(self._parts_of(process)[0], len(self._acknowledged), held)
+            behind = positions[:, held].min(axis=1) < self._acknowledged
+            if behind.any():
+                shard = int(np.flatnonzero(behind)[0])
+                self.fail(
+                    "what is acknowledged is in each holder",
+                    f"{when}, server {server.incarnation} had {int(positions[shard][held].min())} records of shard "
+                    f"{shard} in some slot, and {self._acknowledged[shard]} are acknowledged (table {table.version})",
+                )
+
+    def _parts_of(self, process: ServerProcess) -> tuple[Marks, Mapping[str, Rows]]:
+        found = self._parts.get(process.incarnation)
+        if found is None or len(found[1]) < TABLES:
+            found = self._parts[process.incarnation] = find_parts(process.kernel)
+        return found
+
+    def _held_by(self, process: ServerProcess) -> Array | None:
+        """The slots that the server has to have by the table that it has read; None: none of them."""
+        table, held = self._held.get(process.incarnation, (None, None))
+        if table is not process.table:
+            table = process.table
+            at = table.index_of(process.incarnation)
+            if at == NOBODY or len(table.primary) != SLOTS:
+                held = None
+            else:
+                held = (np.array(table.primary) == at) | (np.array(table.backup) == at)
+            self._held[process.incarnation] = table, held
+        return held
+
+    # -- tables -----------------------------------------------------------------------------------------------------
+
+    def check_table(self) -> None:
+        """A table was written."""
+        *_, table = self._store.history
+        before = self._store.history[-2] if len(self._store.history) > 1 else SlotTable()
+        if table.lost:
+            self.fail("no rows are lost while a holder lives", table.lost)
+        if table.version != before.version + 1:
+            self.fail("versions are numbered one by one", f"{table.version} follows {before.version}")
+        if not table.primary:
+            return
+        primary, *others = (np.array(each) for each in (table.primary, table.backup, table.joining))
+        same = (others[0] == primary) | (others[1] == primary) | ((others[0] == others[1]) & (others[0] != NOBODY))
+        if same.any():
+            self.fail("a slot's holders are different servers", f"slot {int(same.argmax())} of table {table.version}")
+        if before.primary:
+            now = np.array([each.incarnation for each in table.servers])[primary]
+            names = np.array([*(each.incarnation for each in before.servers), ""])  # of NOBODY, which is the last
+            held = [names[np.array(each)] == now for each in (before.primary, before.backup, before.joining)]
+            if not np.logical_or.reduce(held).all():
+                self.fail("a primary was a holder before", f"table {table.version} has a primary that held nothing")
+        self._check_holders(f"when table {table.version} was written")
+
+    # -- the end ----------------------------------------------------------------------------------------------------
+
+    def check_end(self, replicas: int, nodes: int) -> None:
+        """All is done and quiet."""
+        table = self._store.table
+        running = self._store.running
+        if set(table.joining) != {NOBODY}:
+            self.fail("copies end", f"{table.joining.count(NOBODY)} slots of table {table.version} have nobody joining")
+        if replicas and len(running) > 1 and NOBODY in table.backup:
+            self.fail(
+                "each slot gets a backup", f"{table.backup.count(NOBODY)} slots of table {table.version} have none"
+            )
+        for name, holders in (("primary", table.primary), ("backup", table.backup if replicas else ())):
+            counts = [holders.count(at) for at in range(len(table.servers))] if holders else [0]
+            if name == "primary" and max(counts) - min(counts) > BALANCED:
+                self.fail("servers have the same number of slots", f"as {name} they have {counts}")
+        self._acknowledged[:] = self._records.ids.shape[1]  # the last may be applied when nobody is left to be told
+        self._check_holders("at the end")
+        for slot_holder in table.servers:
+            self.check_server(self._processes[slot_holder.incarnation])
+        self._compare_holders(table)
+
+    def _compare_holders(self, table: SlotTable) -> None:
+        """The two holders of a slot have the same rows, bit by bit; and nobody has rows of other slots."""
+        of_slots: list[dict[str, dict[int, bytes]]] = []
+        for at, server in enumerate(table.servers):
+            tables = self._parts_of(self._processes[server.incarnation])[1]
+            held = (np.array(table.primary) == at) | (np.array(table.backup) == at)
+            of_slots.append({name: read_rows(rows, held) for name, rows in tables.items()})
+            for name, rows in tables.items():
+                if others := read_rows(rows, ~held):
+                    self.fail(
+                        "a server forgets what it holds no more",
+                        f"server {server.incarnation} has {len(others)} rows of table {name!r} in slots of others",
+                    )
+        universe = self._universe
+        numbers: list[int] = universe.ids.tolist()
+        slots: list[int] = universe.slots.tolist()
+        for number, slot in zip(numbers, slots, strict=True):
+            holders = [at for at in (table.primary[slot], table.backup[slot]) if at != NOBODY]
+            for name in (COUNT.name, self._records.model.name):
+                if len({of_slots[at].get(name, {}).get(number) for at in holders}) > 1:
+                    names = " and ".join(table.servers[at].incarnation for at in holders)
+                    self.fail("holders of a slot are equal", f"{names} differ in row {number} of table {name!r}")

@@ -1,0 +1,138 @@
+"""Jobs with servers and what is done to them, drawn from a seed (pure)."""
+
+import random
+from dataclasses import dataclass
+
+VERBS = {
+    "kill_server": 10,
+    "power_off": 4,
+    "kill_trainer": 10,
+    "reset_line": 8,
+    "part_machines": 4,
+    "freeze_server": 5,
+    "lose_lease": 4,
+    "elect_leader": 5,
+    "lag_agent": 5,
+    "add_node": 8,
+    "drain_node": 3,
+}
+"""What is done, and how often it is drawn."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerShape:
+    """The job.
+
+    Attributes:
+        nodes: machines at the beginning.
+        least, most: servers.
+        replicas: 1: each slot has a backup.
+        trainers: on each node.
+        shards, length: of the data: how many, and records in each.
+        ids: that there are; each record has `each` of them.
+        optimizer: of the table `model`, by its place among those there are.
+        pace: seconds between two steps of a worker, at most.
+        slots: the ids are of slots below that.
+        piece: rows of a copy that are sent at a time.
+        delay: seconds that a message takes, at most, as a rule.
+        fickle: how likely a worker that pushes dies when a table is written.
+    """
+
+    nodes: int
+    least: int
+    most: int
+    replicas: int
+    trainers: int
+    shards: int
+    length: int
+    ids: int
+    each: int
+    optimizer: int
+    pace: float
+    slots: int
+    piece: int
+    delay: float
+    fickle: float
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFault:
+    """What is done `at` so many seconds, and for how long, where it lasts."""
+
+    at: float
+    verb: str
+    seconds: float
+
+    @property
+    def text(self) -> str:
+        """For a person."""
+        return f"{self.at:.3f} {self.verb} {self.seconds:.3f}"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSchedule:
+    """A job and all that happens to it; the seed decides whatever else is left to chance."""
+
+    seed: int
+    shape: ServerShape
+    faults: tuple[ServerFault, ...]
+
+
+HASTY = 10_000
+"""Seeds from here on are of jobs in which a push is nearly always under way, and much happens."""
+
+
+def draw_schedule(seed: int) -> ServerSchedule:
+    """The schedule of that seed."""
+    chance = random.Random(f"servers {seed}")
+    if seed >= HASTY:
+        return ServerSchedule(seed, _draw_hasty(chance), _draw_faults(chance, chance.randint(5, 12)))
+    nodes = chance.randint(1, 4)
+    least = chance.randint(2, 4) if nodes == 1 else chance.randint(1, 4)
+    shape = ServerShape(
+        nodes,
+        least,
+        max(least, chance.randint(nodes, nodes + 2)),
+        int(least > 1 and chance.random() < 0.9),
+        chance.choice((1, 1, 2)),
+        chance.randint(3, 6),
+        chance.randint(8, 24),
+        chance.choice((12, 60, 200)),
+        chance.randint(1, 3),
+        chance.randint(0, 4),
+        chance.choice((0.02, 0.1, 0.3)),
+        chance.choice((40, 200, 1024)),
+        chance.choice((1, 4, 16, 16_384)),
+        chance.choice((0.001, 0.01, 0.03)),
+        chance.choice((0.0, 0.3, 0.8)),
+    )
+    return ServerSchedule(seed, shape, _draw_faults(chance, chance.randint(0, 9)))
+
+
+def _draw_hasty(chance: random.Random) -> ServerShape:
+    return ServerShape(
+        nodes=chance.randint(2, 3),
+        least=3,
+        most=chance.randint(3, 5),
+        replicas=1,
+        trainers=2,
+        shards=3,
+        length=chance.randint(16, 24),
+        ids=30,
+        each=2,
+        optimizer=chance.randint(0, 4),
+        pace=0.02,
+        slots=chance.choice((40, 200)),
+        piece=chance.choice((1, 4)),
+        delay=chance.choice((0.01, 0.03)),
+        fickle=0.8,
+    )
+
+
+def _draw_faults(chance: random.Random, count: int) -> tuple[ServerFault, ...]:
+    verbs, weights = zip(*VERBS.items(), strict=True)
+    at, faults = 0.4, list[ServerFault]()
+    for _ in range(count):
+        at += chance.choice((chance.uniform(0.0, 0.05), chance.uniform(0.0, 0.8)))
+        faults.append(ServerFault(at, chance.choices(verbs, weights)[0], chance.uniform(0.05, 1.0) ** 2 * 3.0))
+    return tuple(faults)
