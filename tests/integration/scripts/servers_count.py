@@ -1,7 +1,7 @@
 """Trains a table that counts ids, by leased shards; rank 0 prints what it has counted.
 
-With `--die ROUND:PUSHES:WHEN ...` the first worker that comes to that push in that round kills itself: "before" it,
-"after" it (the ledger has not heard of it), or when it has marked the shard of that push "done".
+With `--die ROUND:PUSHES:WHEN ...` the first worker that has made so many pushes in that round kills itself: "before"
+the next, "after" it (the ledger has not heard of it), or when it has marked the shard of one "done".
 """
 
 import argparse
@@ -27,7 +27,8 @@ pushes = 0
 
 
 def die(when: str) -> None:
-    if f"{ROUND}:{pushes}:{when}" not in options.die:
+    deaths = (each.split(":") for each in options.die)
+    if not any(death == [ROUND, death[1], when] and int(death[1]) <= pushes for death in deaths):
         return
     with contextlib.suppress(FileExistsError):
         os.close(os.open(f"died-{ROUND}-{when}", os.O_CREAT | os.O_EXCL))
