@@ -90,6 +90,8 @@ $(DOCS)/.done:
 # there is one more of them than there are cores.
 TEST_PROCESSES ?= $(shell echo $$(($$(nproc) + 1)))
 test: $(BIN)/.dev $(DOCS)/.done etcd tools horovod slurm kubernetes browser  ## every test
+	@# Servers of several tests would compile the same loops at the same time: here it takes a quarter of a minute, once.
+	@$(BIN)/python -c 'from elastic_run.adapters.servers.compiling import compile_loops as once; once()'
 	ELASTIC_RUN_EXAMPLES=1 $(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadgroup
 
 # Of a cluster of yours: namespaces are made there, and deleted again. A user who may make none is one of an empty
