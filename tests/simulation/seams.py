@@ -145,8 +145,8 @@ def folders_of(items: Iterable[Compare | Put | Delete]) -> set[str]:
     return {item.key.split("/")[3] for item in items}
 
 
-DATA = {"ledgers", "queues"}
-"""What holds leases of data."""
+DATA = {"ledgers", "queues", "slots"}
+"""What holds leases of data, and goes with them."""
 
 
 def lose_compare(of: str | set[str], when: Callable[..., bool] = lambda compares, operations: True) -> Seam:
