@@ -174,12 +174,14 @@ class Candidate:
     async def _campaign(self, candidacy: Candidacy, stale: str) -> election.Leadership | election.Held | Header:
         """Leads, or follows; or there is nothing to lead any more, because the job has succeeded with this header."""
         campaign = partial(election.campaign, self._store, self._keys, candidacy.me, candidacy.lease)
-        won = await campaign()
-        if isinstance(won, election.Succeeded):
-            if won.end and won.end.run != stale and await self._store.get(self._keys.round) is None:
+        while isinstance(won := await campaign(), election.Succeeded):
+            found = await self._store.get(self._keys.round)
+            if won.end and won.end.run != stale and found is None:
                 return won.end
-            won = await campaign(after_success=True)  # somebody has to remove the job's keys
-            assert not isinstance(won, election.Succeeded), "it was not asked about"
+            # Somebody has to remove the job's keys; where another has done so meanwhile, this process asks again.
+            won = await campaign(after_success=found.mod_revision if found else 0)
+            if not isinstance(won, election.Succeeded):
+                break
         return won
 
     async def _depose(self, held: KeyValue, lease: int) -> bool:

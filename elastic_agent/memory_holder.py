@@ -7,12 +7,14 @@ matter. All are closed with the agent, however that ends.
 import asyncio
 import os
 import socket
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ..adapters.client.memory_channel import MemoryReply, MemoryRequest
 from ..rendezvous.host.local_socket import own_peer
 from ..rendezvous.wire.frame import TooLong, framed, take_frames
 from ..rendezvous.wire.values import Malformed, decode, encode
+from .processes.threads import begin
 
 MOST_HOLDERS = 64
 """Checkpoints of one job; a script that makes ever new ones would use up this process's descriptors."""
@@ -45,9 +47,7 @@ class MemoryHolder:
         """Gives up all that is held."""
         for asker in tuple(self._askers):
             self._drop(asker)
-        for slots in self.held.values():
-            for descriptor in slots.values():
-                os.close(descriptor)
+        _free([descriptor for slots in self.held.values() for descriptor in slots.values()])
         self.held.clear()
 
     def let_in(self, connection: socket.socket) -> None:
@@ -94,11 +94,14 @@ class MemoryHolder:
             return MemoryReply(text="no descriptor came: this agent may not open as many files; raise ulimit -n")
         descriptor = asker.rights.pop(0)
         if request.holder not in self.held and len(self.held) >= MOST_HOLDERS:
-            os.close(descriptor)
-            return MemoryReply(text=f"the agent holds the memory of {MOST_HOLDERS} checkpoints already")
+            _free([descriptor])
+            return MemoryReply(
+                text=f"the agent holds the memory of {MOST_HOLDERS} checkpoints already, each of another path, until "
+                "the job ends: give the Checkpoint that goes on with the work of another one that one's path"
+            )
         slots = self.held.setdefault(request.holder, {})
         if (before := slots.get(request.slot)) is not None:
-            os.close(before)
+            _free([before])
         slots[request.slot] = descriptor
         return MemoryReply()
 
@@ -106,5 +109,18 @@ class MemoryHolder:
         self._askers.discard(asker)
         asyncio.get_running_loop().remove_reader(asker.connection)
         asker.connection.close()
-        for descriptor in asker.rights:
+        _free(asker.rights)
+
+
+def _free(descriptors: Sequence[int]) -> None:
+    """Closes them on a thread: with the last of a memory the kernel frees gigabytes, and the agent has to answer."""
+
+    def close() -> None:
+        for descriptor in descriptors:
             os.close(descriptor)
+
+    if descriptors:
+        try:
+            begin(close)
+        except OSError:  # no thread can be started
+            close()

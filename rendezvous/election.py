@@ -48,20 +48,22 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Succeeded:
-    """Nobody leads, and the job has succeeded within the last minute: with this header; None: of another version."""
+    """Nobody leads, and the job has succeeded within the last minute: with this header; None: it does not say which."""
 
     end: Header | None
 
 
 async def campaign(
-    store: Store, keys: Keys, me: Leader, lease: int, *, after_success: bool = False
+    store: Store, keys: Keys, me: Leader, lease: int, *, after_success: int | None = None
 ) -> Leadership | Held | Succeeded:
     """Tries to become the leader: the leadership, or who holds it. Raises StoreError, LeaseLost.
 
     Args:
-        after_success: also where nobody leads because the job has just succeeded.
+        after_success: also where nobody leads because the job has just succeeded, as long as this is the revision that
+            wrote its header (0: it is removed): who was slow would lead a job over the empty store.
     """
-    compares = [Compare(keys.leader, 0)] if after_success else [Compare(keys.leader, 0), Compare(keys.outcome, 0)]
+    over = Compare(keys.outcome, 0) if after_success is None else Compare(keys.round, after_success, "mod")
+    compares = [Compare(keys.leader, 0), over]
     try:
         result = await store.txn(compares, [Put(keys.leader, encode(me), lease)])
     except MaybeApplied:
@@ -75,6 +77,8 @@ async def campaign(
         held, *marks = result.current
         if held is None:
             (tombstone,) = marks
+            if after_success is not None:
+                return Succeeded(None)
             assert tombstone is not None, "a compare failed, so one of the two keys exists"
             return Succeeded(decode_or_none(Header, tombstone.value))
         revision = result.revision

@@ -1,7 +1,8 @@
 """Which state a job goes on from, where all its workers were lost: one that a node holds in memory, or the file (pure).
 
-Each rank tells what its node holds. Rounds are one sequence for the life of a job's id, and steps count within a
-round; so a later round comes before a higher step, and no clock is asked. Every rank decides the same of the same rows.
+Each rank tells what its node holds. Rounds are one sequence within a run of the job, and begin again with the next run
+of the same id; steps count within a round. So this run comes before earlier ones, a later round before a higher step,
+and no clock is asked. Every rank decides the same of the same rows.
 """
 
 import zlib
@@ -41,16 +42,17 @@ class SavedFile(NamedTuple):
 
 
 class RankRow(NamedTuple):
-    """What one rank tells."""
+    """What one rank tells; `run`: the mark of the job's run that it is in, 0 where its agent does not know it."""
 
     file: SavedFile
     first: HeldGeneration
     second: HeldGeneration
+    run: int = 0
 
     @property
     def numbers(self) -> list[int]:
         """As whole numbers, which ranks can exchange."""
-        return [*self.file, *self.first, *self.second]
+        return [self.run, *self.file, *self.first, *self.second]
 
     @property
     def generations(self) -> list[HeldGeneration]:
@@ -60,9 +62,9 @@ class RankRow(NamedTuple):
 
 def row_of(numbers: Sequence[int]) -> RankRow:
     """What has these `numbers`."""
-    width, begin = len(HeldGeneration._fields), len(SavedFile._fields)
+    width, begin = len(HeldGeneration._fields), 1 + len(SavedFile._fields)
     first, second = numbers[begin : begin + width], numbers[begin + width :]
-    return RankRow(SavedFile(*numbers[:begin]), HeldGeneration(*first), HeldGeneration(*second))
+    return RankRow(SavedFile(*numbers[1:begin]), HeldGeneration(*first), HeldGeneration(*second), numbers[0])
 
 
 def mark_run(run: str) -> int:
@@ -76,20 +78,22 @@ def newest_file(rows: Sequence[RankRow]) -> SavedFile:
 
 
 def order_candidates(rows: Sequence[RankRow]) -> list[HeldGeneration]:
-    """What to try, the newest first; what is not newer than the file is not tried.
+    """What to try, the newest first, this run's before others'; what is not newer than the file is not tried.
 
     Ranks that hold the same step in two states, by their marks, are two candidates: the lowest rank's comes first.
     """
-    file = newest_file(rows)
+    file, run = newest_file(rows), max(row.run for row in rows)
     found: dict[HeldGeneration, None] = {}
     for row in rows:
         for each in row.generations:
-            if _is_newer(each, file):
+            if _is_newer(each, file, run):
                 found[each] = None
-    return sorted(found, key=lambda each: (each.round, each.step), reverse=True)
+    return sorted(found, key=lambda each: (each.run == run, each.round, each.step), reverse=True)
 
 
-def _is_newer(held: HeldGeneration, file: SavedFile) -> bool:
+def _is_newer(held: HeldGeneration, file: SavedFile, run: int) -> bool:
     if held.run and held.run == file.run:
-        return (held.round, held.step) >= (file.round, file.step)
+        return (held.round, held.step) > (file.round, file.step)
+    if run and file.run == run and held.run:
+        return False  # an earlier run's
     return held.step > file.step  # another run's rounds are no measure; every run begins with the newest file

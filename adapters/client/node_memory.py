@@ -15,12 +15,9 @@ def free_memory(proc: Path = Path("/proc"), groups: Path = Path("/sys/fs/cgroup"
         for line in (proc / "self" / "cgroup").read_text().splitlines():
             _, controllers, group = line.split(":", 2)
             if controllers == "":
-                root, names = groups, ("memory.max", "memory.current", "inactive_file")
+                root, names = groups, ("memory.max", "memory.current", "")
             elif "memory" in controllers.split(","):
-                root, names = (
-                    groups / "memory",
-                    ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
-                )
+                root, names = groups / "memory", ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_")
             else:
                 continue
             here = Path(group)
@@ -30,7 +27,8 @@ def free_memory(proc: Path = Path("/proc"), groups: Path = Path("/sys/fs/cgroup"
     return max(0, free)
 
 
-def _left_in(group: Path, limit: str, used: str, files: str) -> int:
+def _left_in(group: Path, limit: str, used: str, prefix: str) -> int:
     """Raises OSError, ValueError, LookupError. What is cached of files is given up for memory, so it is free."""
     stat = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
-    return int((group / limit).read_text()) - int((group / used).read_text()) + int(stat[files])
+    cached = sum(int(stat[f"{prefix}{kind}_file"]) for kind in ("inactive", "active"))
+    return int((group / limit).read_text()) - int((group / used).read_text()) + cached

@@ -4,6 +4,7 @@ A group is a row group of Parquet, a stripe of ORC, a record batch of Arrow. Tho
 so that records close to each other, and random ones of few groups, are read at once.
 """
 
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -57,8 +58,7 @@ class ArrowReader:
 
     def __init__(self, files: Sequence[str], kinds: Mapping[str, str], *, memory: int = MEMORY) -> None:
         self._memory = memory
-        self._used = 0
-        self._groups: OrderedDict[tuple[str, int], DecodedGroup] = OrderedDict()
+        self._forget_groups()
         self._known: dict[str, KnownFile] = {}
         self._ends: dict[str, Any] = {}
         kinds_of_files: dict[str, dict[str, str]] = {}
@@ -72,6 +72,21 @@ class ArrowReader:
         self._kinds = kinds_of_files[first]
         for file, own in kinds_of_files.items():
             _check_alike(first, self._kinds, file, own, names_only=not self.size(file))
+
+    def _forget_groups(self) -> None:
+        """From now on this object keeps groups, for all threads of this process."""
+        self._used = 0
+        self._groups: OrderedDict[tuple[str, int], DecodedGroup] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __getstate__(self) -> dict[str, Any]:  # Any: what each attribute is
+        """For a loader's processes that are spawned, which decode their own groups."""
+        return {name: value for name, value in vars(self).items() if name not in ("_used", "_groups", "_lock")}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        """What `__getstate__` gave."""
+        vars(self).update(state)
+        self._forget_groups()
 
     @property
     def columns(self) -> Mapping[str, str]:
@@ -99,7 +114,8 @@ class ArrowReader:
         for number in np.unique(groups).tolist():
             positions = np.flatnonzero(groups == number)
             rows = wanted[positions] - (int(ends[number - 1]) if number else 0)
-            group = self._decoded(file, number)
+            with self._lock:
+                group = self._decoded(file, number)
             for name, values in group.values.items():
                 if _dtype_of(self._kinds[name]):
                     found[name][positions] = values[rows]
@@ -111,7 +127,8 @@ class ArrowReader:
                     ):
                         found[name][position] = value
             for name, missing in group.missing.items():
-                why = f"column {name!r} has no value (kinds={{{name!r}: 'float64'}} reads it as NaN)"
+                other, none = ("str", None) if self._kinds[name] == "bool" else ("float64", "NaN")
+                why = f"column {name!r} has no value (kinds={{{name!r}: {other!r}}} reads it as {none})"
                 bad.update(dict.fromkeys(positions[missing[rows]].tolist(), why))
         if bad:
             kept = [position for position in range(len(wanted)) if position not in bad]
@@ -126,6 +143,7 @@ class ArrowReader:
             return group
         with self._explained(f"{file}, {self.group} {number},"):
             group = _group_of(self._decode(file, number), self._kinds)
+        self._known[file].check_unchanged()  # meanwhile
         self._used += group.bytes
         while self._groups and self._used > self._memory:
             self._used -= self._groups.popitem(last=False)[1].bytes

@@ -233,7 +233,7 @@ def _places(each: Indexed) -> list[Path]:
 def _kept_index(each: Indexed) -> CsvIndex | None:
     """The index that lies in a file, where it is this user's own and fits."""
     for path in _places(each):
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
             if planted(path):
                 continue
             with open_to_read(path) as opened:
@@ -252,6 +252,8 @@ def _index_in(content: bytes, each: Indexed) -> CsvIndex | None:
     head: Mapping[str, Any] = json.loads(line)
     size, check = head["records"], head["check"]
     if head != {**each.head(), "records": size, "check": check} or type(size) is not int or len(body) % 16:
+        return None
+    if not 0 <= size < 2**63:
         return None
     if check != _checksum(size, body):
         return None

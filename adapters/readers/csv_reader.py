@@ -3,6 +3,7 @@
 import contextlib
 import csv
 import os
+import threading
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -33,6 +34,8 @@ _MARK = b"\xef\xbb\xbf"
 _OTHERS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16", b"\x1f\x8b": "compressed by gzip", b"PK\x03\x04": "a zip file"}
 """How a file begins that is no CSV in UTF-8."""
 
+_OLD_MAC = "lines end with a carriage return alone, as on old Macs"
+
 
 class CsvReader:
     """Records of CSV files in UTF-8; see `csv_split` for its rules.
@@ -43,7 +46,7 @@ class CsvReader:
         delimiter: one ASCII character; None: a tab for .tsv, else a comma.
         header: whether each file begins with its columns' names; or their names, where none does.
 
-    Raises BadFiles, FileChanged.
+    Raises BadFiles, FileChanged, TypeError.
     """
 
     def __init__(
@@ -57,10 +60,12 @@ class CsvReader:
         self._delimiter = delimiter or ("\t" if extension_of(files[0]) == "tsv" else ",")
         if len(self._delimiter) != 1 or ord(self._delimiter) > 127 or ord(self._delimiter) in (LF, CR, QUOTE, 0):
             raise BadFiles(f"delimiter={delimiter!r} must be one ASCII character, and no quote or line end")
+        if isinstance(header, str) or not isinstance(header, bool | Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]  # scripts are not typed
+            raise TypeError(f"header={header!r} must be True, False, or a list of the columns' names")
         self._header = header
+        self._codes = frozenset(kinds)  # who gives a kind means it
         self._known: dict[str, KnownFile] = {}
-        self._opened: dict[str, int] = {}
-        weakref.finalize(self, _close_all, self._opened)
+        self._keep_open()
         wanted: list[Indexed] = []
         names, first, sample = list[str](), "", list[list[str]]()
         for file in files:
@@ -78,6 +83,21 @@ class CsvReader:
         self._columns = _kinds(first, names, sample, kinds)
         self._indexes: dict[str, CsvIndex] = dict(zip(files, indexes_of(wanted), strict=True))
 
+    def _keep_open(self) -> None:
+        """From now on this object keeps files open, for all threads of this process, and closes them at its end."""
+        self._opened: dict[str, int] = {}
+        self._lock = threading.Lock()
+        weakref.finalize(self, _close_all, self._opened)
+
+    def __getstate__(self) -> dict[str, Any]:  # Any: what each attribute is
+        """For a loader's processes that are spawned: descriptors are of this process alone."""
+        return {name: value for name, value in vars(self).items() if name not in ("_opened", "_lock")}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        """What `__getstate__` gave."""
+        vars(self).update(state)
+        self._keep_open()
+
     @property
     def columns(self) -> Mapping[str, str]:
         """The kind of each column."""
@@ -91,11 +111,12 @@ class CsvReader:
         """The records with these numbers, in this order. Raises FileChanged."""
         self._known[file].check_unchanged()
         pieces = [self._piece(file, indices[0])] if len(indices) == 1 else self._pieces(file, indices)
+        self._known[file].check_unchanged()  # meanwhile
         try:
-            return columns_of([piece.decode() for piece in pieces], self._columns, self._delimiter)
+            return columns_of([piece.decode() for piece in pieces], self._columns, self._delimiter, self._codes)
         except UnicodeDecodeError:
             records = [piece.decode(errors="surrogateescape") for piece in pieces]
-            return columns_of(records, self._columns, self._delimiter, clean=False)
+            return columns_of(records, self._columns, self._delimiter, self._codes, clean=False)
 
     def place(self, file: str, index: int) -> str:
         """The file and the line of a record."""
@@ -155,15 +176,16 @@ class CsvReader:
 
     def _read_into(self, file: str, view: memoryview, begin: int) -> None:
         """Fills `view` with what stands in the file from `begin` on, as far as it goes."""
-        descriptor = self._opened.get(file)
-        if descriptor is None:
-            if len(self._opened) >= _OPEN:
-                os.close(self._opened.popitem()[1])
-            with open_to_read(Path(file)) as opened:
-                descriptor = self._opened[file] = os.dup(opened.fileno())
-        read = 0
-        while read < len(view) and (more := os.preadv(descriptor, [view[read:]], begin + read)):
-            read += more
+        with self._lock:  # or another thread closes it
+            descriptor = self._opened.get(file)
+            if descriptor is None:
+                if len(self._opened) >= _OPEN:
+                    os.close(self._opened.popitem()[1])
+                with open_to_read(Path(file)) as opened:
+                    descriptor = self._opened[file] = os.dup(opened.fileno())
+            read = 0
+            while read < len(view) and (more := os.preadv(descriptor, [view[read:]], begin + read)):
+                read += more
 
     def _look_into(self, file: str) -> tuple[list[str], int, list[list[str]]]:
         """The names of a file's columns, the byte after its header, its first records; empty where it has none."""
@@ -180,6 +202,8 @@ class CsvReader:
         ends = [mark + start for start in starts[:count].tolist()]
         if len(head) == size:
             ends.append(size)
+        elif len(ends) == 1 and b"\r" in head and b"\n" not in head:
+            raise BadFiles(f"{file}, line 1: {_OLD_MAC}")
         elif len(ends) == 1:
             raise BadFiles(f"{file}, line 1: the first record has more than 1 MiB: is a quoted field never closed?")
         records = [head[begin:end].decode(errors="surrogateescape") for begin, end in pairwise(ends)]
@@ -187,9 +211,12 @@ class CsvReader:
             return [], size, []
         try:
             names = fields_of(records[0], self._delimiter)
+        except UnicodeEncodeError:
+            raise BadFiles(
+                f"{file}, line 1: it is not UTF-8, but perhaps Latin-1: convert it (iconv -f latin1 -t utf-8)"
+            ) from None
         except (ValueError, csv.Error) as error:
-            old = "\r" in records[0].rstrip("\r\n")
-            why = "lines end with a carriage return alone, as on old Macs" if old else error
+            why = _OLD_MAC if "\r" in records[0].rstrip("\r\n") else error
             raise BadFiles(f"{file}, line 1: {why}") from None
         if self._header is True:
             return _checked(names, file), ends[1], [*_rows(records[1:], len(names), self._delimiter)]

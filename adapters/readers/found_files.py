@@ -73,8 +73,11 @@ def find_files(paths: Paths) -> list[str]:
     for one, other in pairwise(found):
         if one == other:
             raise BadFiles(f"the file {one} is named twice: its records would be used twice in each epoch")
+    seen: dict[tuple[int, int], str] = {}
     for file in found:
-        _check_readable(file)
+        status = _check_readable(file)
+        if (other := seen.setdefault((status.st_dev, status.st_ino), file)) is not file:
+            raise BadFiles(f"{other} and {file} are one file: its records would be used twice in each epoch")
     return found
 
 
@@ -93,14 +96,16 @@ def _files_of(given: str) -> list[str]:
     raise BadFiles(f"no file matches {given!r}, seen from {Path.cwd()}: the job needs at least one")
 
 
-def _check_readable(file: str) -> None:
+def _check_readable(file: str) -> os.stat_result:
     try:
-        if not stat.S_ISREG(Path(file).stat().st_mode):
+        status = Path(file).stat()
+        if not stat.S_ISREG(status.st_mode):
             raise BadFiles(f"{file} is no regular file, and its records cannot be numbered")
     except OSError as error:
         raise BadFiles(f"{file} cannot be opened: {reason(error)}") from None
     if not os.access(file, os.R_OK):
         raise BadFiles(f"{file} cannot be read by this user")
+    return status
 
 
 def extension_of(file: str) -> str:

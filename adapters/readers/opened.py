@@ -253,5 +253,7 @@ def open_files(
     else:
         remote = [each for each in given if isinstance(each, str) and "://" in each]
         files = sorted(remote) if remote and len(remote) == len(given) else find_files(paths)
+    if format in ("csv", "tsv"):  # the files' names say another one
+        options["delimiter"] = options.get("delimiter") or ("\t" if format == "tsv" else ",")
     reader = reader_class(format_of(files, format), files[0])(files, kinds or {}, **options)
     return RecordFiles(files, reader, 0.0 if bad == "fail" else float(bad))

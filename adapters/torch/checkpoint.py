@@ -216,7 +216,8 @@ class Checkpoint(SavedEvery):
     def _open_memory(self) -> MemoryCopies | None:
         agent = os.environ.get(AGENT, "")
         if agent:
-            return MemoryCopies(str(self._path), agent)
+            # Workers that name the file from elsewhere, or otherwise, have the same memory.
+            return MemoryCopies(os.path.abspath(self._path), agent)  # noqa: PTH100  # Path keeps what is `..`
         if rank_and_size()[0] == 0:
             say_in_job("no elastic-run around this script: Checkpoint(memory=...) keeps nothing in memory")
         return None

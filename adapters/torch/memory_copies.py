@@ -7,7 +7,7 @@ On each node the worker of the lowest rank writes it, and the agent holds it. Th
 import contextlib
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from math import prod
 from mmap import mmap
 from typing import Any
@@ -30,6 +30,7 @@ from ..client.memory_choice import (
     row_of,
 )
 from ..client.memory_state import (
+    HEADER_BYTES,
     Generation,
     clear_generation,
     complete_generation,
@@ -58,8 +59,8 @@ _ODD = -7046029254386353131  # 2**64 / the golden ratio: any odd number will do
 def sum_blocks(data: memoryview) -> int:
     """A checksum at the pace of memory: four times that of zlib.crc32.
 
-    The words of each 64 KiB are added up, and the sums weighted by where they stand; so any single block that is
-    another one, or stands elsewhere, is found.
+    The words of each 64 KiB are added up, and the sums weighted by where they stand; so nearly any single block
+    that is another one is found, and any that stands elsewhere: changes that add up to nothing are not.
 
     Args:
         data: a multiple of 8 bytes.
@@ -161,20 +162,12 @@ class MemoryCopies:
         offsets, end = place_tensors([each.nbytes for each in tensors])
         text = write_text(self._run, texts)
         slot = self._choose_slot()
-        made = self._make(slot, end + len(text), len(text))
-        buffer = self._buffers[slot]
-        clear_generation(buffer)
-        self._steps.pop(slot, None)
-        with torch.no_grad():
-            for offset, each in zip(offsets, tensors, strict=True):
-                if each.nbytes:
-                    _tensor_in(buffer, each.dtype, tuple(each.shape), offset).copy_(each)
-        complete_generation(buffer, here.round, step, text, end, sum_blocks)
-        if made is not None:
-            try:
-                give_memory(self._agent, self._holder, slot, made)
-            finally:
-                os.close(made)
+        with self._filled(slot, end + len(text), len(text)) as buffer:
+            with torch.no_grad():
+                for offset, each in zip(offsets, tensors, strict=True):
+                    if each.nbytes:
+                        _tensor_in(buffer, each.dtype, tuple(each.shape), offset).copy_(each)
+            complete_generation(buffer, here.round, step, text, end, sum_blocks)
         self._steps[slot], self._newest = (here.round, step), slot
 
     def settle(self) -> None:
@@ -198,11 +191,13 @@ class MemoryCopies:
         """
         here = context()
         self._begin_round(here)
+        self._run = current_run() or None
         self._map_held()
         rank, _ = rank_and_size()
         own = {slot: each for slot, buffer in self._buffers.items() if (each := read_generation(buffer))}
         told = {slot: _held(each) for slot, each in own.items()}
-        row = RankRow(file, *(told.get(slot, HeldGeneration()) for slot in range(GENERATIONS)))
+        first, second = (told.get(slot, HeldGeneration()) for slot in range(GENERATIONS))
+        row = RankRow(file, first, second, mark_run(self._run or ""))
         rows = [row_of(each) for each in gather_rows(row.numbers)]
         found: Restored | None = None
         for wanted in order_candidates(rows):
@@ -221,6 +216,10 @@ class MemoryCopies:
             generation = read_generation(buffer)
             if generation is None or not (whole or is_undamaged(buffer, generation, sum_blocks)):
                 raise BadCheckpoint(f"memory of step {wanted.step} was damaged on its way from rank {owners[0]}")
+            if whole:
+                self._newest = slot  # what is taken is not what is written next, though another is of a later round
+            elif self._writes:
+                self._keep_sent(buffer, generation)
             newest = newest_file(rows)
             if rank == 0:
                 older = f"the file has step {newest.step}" if newest.step >= 0 else "there is no file"
@@ -230,6 +229,32 @@ class MemoryCopies:
         if not self._writes:
             self._buffers, self._steps, self._newest = {}, {}, None
         return found
+
+    def _keep_sent(self, sent: bytearray, generation: Generation) -> None:
+        """What this node was sent is held here, too, at once. Raises BadCheckpoint, OSError."""
+        slot = self._choose_slot()
+        with self._filled(slot, generation.size, generation.size - generation.end) as buffer:
+            buffer[HEADER_BYTES : generation.size] = sent[HEADER_BYTES : generation.size]
+            buffer[:HEADER_BYTES] = sent[:HEADER_BYTES]
+        self._steps[slot], self._newest = (generation.round, generation.step), slot
+
+    @contextlib.contextmanager
+    def _filled(self, slot: int, size: int, text: int) -> Generator[mmap]:
+        """The slot's memory, of at least that size, without a generation; the agent holds it when it has one."""
+        made = self._make(slot, size, text)
+        try:
+            clear_generation(self._buffers[slot])
+            self._steps.pop(slot, None)
+            yield self._buffers[slot]
+            if made is not None:
+                give_memory(self._agent, self._holder, slot, made)
+        except BaseException:
+            if made is not None:
+                del self._buffers[slot]  # the agent may not hold it: the next write makes another one
+            raise
+        finally:
+            if made is not None:
+                os.close(made)
 
     def _forget(self, slot: int) -> None:
         """It holds no generation any more."""
@@ -246,11 +271,14 @@ class MemoryCopies:
     def _map_held(self) -> None:
         """What the agent holds."""
         self._buffers, self._steps = {}, {}
-        for slot, descriptor in take_memory(self._agent, self._holder).items():
-            try:
-                buffer = self._buffers[slot] = mmap(descriptor, os.fstat(descriptor).st_size)
-            finally:
+        taken = take_memory(self._agent, self._holder)
+        try:
+            for slot, descriptor in taken.items():
+                self._buffers[slot] = mmap(descriptor, os.fstat(descriptor).st_size)
+        finally:
+            for descriptor in taken.values():
                 os.close(descriptor)
+        for slot, buffer in self._buffers.items():
             if found := read_generation(buffer):
                 self._steps[slot] = found.round, found.step
         self._newest = max(self._steps, key=lambda slot: self._steps[slot], default=None)

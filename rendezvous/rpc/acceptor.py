@@ -39,9 +39,14 @@ class Acceptor:
         self._closed = False
 
     def start(self, backlog: int) -> None:
-        """From now on `take` is called. Raises OSError."""
+        """From now on `take` is called. Raises OSError, and then the socket is closed."""
         self.listening.setblocking(False)
-        self.listening.listen(backlog)
+        try:
+            self.listening.listen(backlog)
+        except OSError:
+            self._closed = True
+            self.listening.close()
+            raise
         self._loop.add_reader(self.listening, self._accept)
 
     def close(self) -> None:

@@ -1622,8 +1622,10 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "master-again: a master without workers that is elected when the job is over begins it again",
-        alter_arguments(
-            "rendezvous.election.campaign(store, keys, me, lease, after_success)", after_success=lambda given: True
+        Edit(
+            "rendezvous/election.py::campaign",
+            "compares = [Compare(keys.leader, 0), over]",
+            "compares = [Compare(keys.leader, 0)]",
         ),
         "a master without workers costs no worker",
         "seed 140 / job ttl=8 etcd=1 data=checkpoint records=6 shard=1 every=1 masters=1 / "

@@ -92,7 +92,9 @@ class Job:
 
     async def elect(self, node: "Node") -> election.Leadership:
         me = Leader(node.registration.member.node, node.incarnation, node.incarnation)
-        won = await election.campaign(self.store, self.keys, me, node.registration.lease, after_success=True)
+        header = await self.store.get(self.keys.round)
+        revision = header.mod_revision if header else 0
+        won = await election.campaign(self.store, self.keys, me, node.registration.lease, after_success=revision)
         assert isinstance(won, election.Leadership)
         return won
 

@@ -33,7 +33,7 @@ from elastic_run.rendezvous.round import Policy
 from elastic_run.rendezvous.rpc.envelope import Caller
 from elastic_run.rendezvous.rpc.server import Method
 from elastic_run.rendezvous.store import contract
-from elastic_run.rendezvous.store.contract import Delete, Event, Put
+from elastic_run.rendezvous.store.contract import Delete, Event, KeyValue, Put
 from elastic_run.rendezvous.store.memory_store import MemoryStore
 from elastic_run.rendezvous.store.seal import SEALED
 from elastic_run.rendezvous.store.waits import Waits
@@ -355,6 +355,27 @@ async def test_who_is_elected_after_a_success_that_it_missed_begins_nothing() ->
         await scene.store.watched.wait()
         removed = [Delete(KEYS.round), Delete(KEYS.leader)]
         await scene.store.txn([], [Put(KEYS.outcome, encode(END)), *removed])
+        code, why = await task
+        assert code == 0 and why == str(END.reason)
+        assert not any("the job's master" in line for line in scene.said)
+
+
+class RemovedMeanwhile(Store):
+    """Where another master removes the header of a job that has succeeded, once that has been read."""
+
+    async def get(self, key: str) -> KeyValue | None:
+        found = await super().get(key)
+        if found and key == KEYS.round and await super().get(KEYS.outcome):
+            await self.txn([], [Delete(key)])
+        return found
+
+
+async def test_who_is_slow_after_a_success_does_not_lead_a_job_over_the_empty_store() -> None:
+    scene = Scene(RemovedMeanwhile())
+    await scene.store.txn([], [Put(KEYS.leader, encode(Leader("a", "A1", ""))), Put(KEYS.round, encode(open_round()))])
+    async with running(scene) as task:
+        await scene.store.watched.wait()
+        await scene.store.txn([], [Put(KEYS.outcome, encode(END)), Delete(KEYS.leader)])
         code, why = await task
         assert code == 0 and why == str(END.reason)
         assert not any("the job's master" in line for line in scene.said)

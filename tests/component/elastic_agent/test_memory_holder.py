@@ -8,13 +8,16 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
 
 from elastic_run.adapters.client.channel import MEMORY_SUFFIX, AgentGone
 from elastic_run.adapters.client.memory_channel import create_memory, give_memory, take_memory
+from elastic_run.elastic_agent import memory_holder
 from elastic_run.elastic_agent.memory_holder import MOST_HOLDERS, MemoryHolder
 from elastic_run.exceptions import BadCheckpoint
 from elastic_run.rendezvous.host.local_socket import connected
@@ -41,10 +44,16 @@ class Agent:
     def __init__(self) -> None:
         self.address = f"@test-{secrets.token_hex(8)}"
         self.holder = MemoryHolder()
+        self.freeing: list[Future[None]] = []
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         listening.bind(f"\0{self.address[1:]}{MEMORY_SUFFIX}")
         self.acceptor = Acceptor(listening, self.holder.let_in, lambda _: None)
         self.acceptor.start(8)
+
+    async def closed(self) -> None:
+        """What is given up is closed on threads."""
+        async with asyncio.timeout(PATIENCE):
+            await asyncio.gather(*map(asyncio.wrap_future, self.freeing))
 
     def close(self) -> None:
         self.acceptor.close()
@@ -68,11 +77,19 @@ class Agent:
 
 
 @pytest.fixture
-async def agent() -> AsyncIterator[Agent]:
+async def agent(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Agent]:
     before = memories()
     found = Agent()
+    begin = memory_holder.begin
+
+    def begin_and_note(work: Callable[[], None]) -> Future[None]:
+        found.freeing.append(begin(work))
+        return found.freeing[-1]
+
+    monkeypatch.setattr(memory_holder, "begin", begin_and_note)
     yield found
     found.close()
+    await found.closed()
     assert memories() == before, "nothing is left open"
 
 
@@ -106,7 +123,28 @@ async def test_each_holder_has_two_generations_and_a_new_memory_closes_the_one_i
     await agent.give(b"six", slot=0)
     await agent.give(b"not", slot=0, holder="other.pt")
     assert await agent.read(3) == {0: b"six", 1: b"two"}
+    await agent.closed()
     assert memories() - before == 3
+
+
+async def test_the_agent_answers_while_the_kernel_frees_what_it_gave_up(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await agent.give(b"one")
+    [descriptor] = agent.holder.held["run.pt"].values()
+    close, freed = os.close, threading.Event()
+
+    def close_slowly(closed: int) -> None:
+        if closed == descriptor:
+            freed.wait(PATIENCE)
+        close(closed)
+
+    monkeypatch.setattr(memory_holder.os, "close", close_slowly)
+    async with asyncio.timeout(PATIENCE / 2):
+        await agent.give(b"two")
+        assert await agent.read(3) == {0: b"two"}
+    freed.set()
+    await agent.closed()
 
 
 async def test_who_has_given_nothing_takes_nothing(agent: Agent) -> None:
@@ -127,7 +165,7 @@ async def test_memory_can_be_made_neither_shorter_nor_longer() -> None:
 async def test_a_script_that_makes_ever_new_checkpoints_is_refused_in_words(agent: Agent) -> None:
     for number in range(MOST_HOLDERS):
         await agent.give(b"x", holder=str(number))
-    with pytest.raises(BadCheckpoint, match="holds the memory of 64 checkpoints already"):
+    with pytest.raises(BadCheckpoint, match=r"holds the memory of 64 checkpoints already, .* give the Checkpoint"):
         await agent.give(b"x", holder="one more")
     await agent.give(b"y", holder="0")
     assert await agent.read(1, "0") == {0: b"y"}
@@ -141,6 +179,7 @@ async def test_a_stranger_is_hung_up_on_and_what_it_sent_is_closed(agent: Agent)
         socket.send_fds(stranger, [b"\0\0\0\2{}"], [descriptor])
         assert await asyncio.to_thread(stranger.recv, 10) == b""
     os.close(descriptor)
+    await agent.closed()
     assert memories() == before
 
 

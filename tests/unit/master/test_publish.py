@@ -202,6 +202,8 @@ async def test_who_is_elected_after_a_success_finds_that_out_and_leads_only_wher
     late, lease = Leader("b", "other", ""), await store.grant(60)
     assert await election.campaign(store, KEYS, late, lease) == election.Succeeded(end)
     assert await store.get(KEYS.leader) is None
-    won = await election.campaign(store, KEYS, late, lease, after_success=True)
+    assert await election.campaign(store, KEYS, late, lease, after_success=1) == election.Succeeded(None)
+    assert await store.get(KEYS.leader) is None, "the header that it saw has been removed meanwhile"
+    won = await election.campaign(store, KEYS, late, lease, after_success=0)
     assert isinstance(won, election.Leadership)
     assert isinstance(await election.campaign(store, KEYS, Leader("c", "third", ""), lease), election.Held)

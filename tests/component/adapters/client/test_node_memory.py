@@ -27,7 +27,7 @@ def write(path: Path, text: str) -> None:
 def limit(group: Path, most: object, used: int, files: int) -> None:
     write(group / "memory.max", f"{most}\n")
     write(group / "memory.current", f"{used}\n")
-    write(group / "memory.stat", f"anon 1\ninactive_file {files}\n")
+    write(group / "memory.stat", f"anon 1\ninactive_file {files // 2}\nactive_file {files // 2}\n")
 
 
 def left(machine: Path) -> int:
@@ -49,7 +49,7 @@ def test_the_older_control_groups_count_too(machine: Path) -> None:
     group = machine / "groups/memory/job"
     write(group / "memory.limit_in_bytes", f"{5 * GIB}")
     write(group / "memory.usage_in_bytes", f"{6 * GIB}")
-    write(group / "memory.stat", f"total_inactive_file {2 * GIB}\n")
+    write(group / "memory.stat", f"total_inactive_file {GIB}\ntotal_active_file {GIB}\n")
     assert left(machine) == GIB
 
 

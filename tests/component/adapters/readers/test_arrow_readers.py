@@ -4,6 +4,7 @@ import datetime
 import decimal
 import math
 import os
+import pickle
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -194,3 +195,36 @@ def test_a_file_that_changes_is_refused_though_its_group_is_kept(tmp_path: Path)
     os.utime(path, (1, 1))
     with pytest.raises(FileChanged, match="was written since it was opened"):
         opened.read([0])
+
+
+def test_a_truth_without_a_value_is_told_what_reads_it(tmp_path: Path) -> None:
+    parquet.write_table(pa.table({"b": pa.array([True, None])}), tmp_path / "a.parquet")
+    with pytest.raises(BadRecords, match=r"column 'b' has no value \(kinds=\{'b': 'str'\} reads it as None\)"):
+        data.open(tmp_path).read([1])
+    assert data.open(tmp_path, kinds={"b": "str"}).read([0, 1])["b"] == ["true", None]
+
+
+def test_a_group_that_is_written_while_it_is_decoded_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "a.parquet"
+    parquet.write_table(table_of(range(10)), file)
+    reader, decode = ParquetReader([str(file)], {}), ParquetReader._decode
+
+    def decode_and_write(self: ParquetReader, name: str, number: int) -> Any:
+        os.utime(file, (1, 1))
+        return decode(self, name, number)
+
+    monkeypatch.setattr(ParquetReader, "_decode", decode_and_write)
+    with pytest.raises(FileChanged, match="was written since it was opened"):
+        reader.read(str(file), [1])
+
+
+def test_a_process_that_is_spawned_gets_no_decoded_groups(tmp_path: Path) -> None:
+    file = tmp_path / "a.parquet"
+    parquet.write_table(pa.table({"n": range(100_000)}), file)
+    reader = ParquetReader([str(file)], {})
+    reader.read(str(file), [1])
+    content = pickle.dumps(reader)
+    assert len(content) < 10_000
+    assert pickle.loads(content).read(str(file), [7])["n"].tolist() == [7]

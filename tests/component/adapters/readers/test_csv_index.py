@@ -152,7 +152,9 @@ def test_what_another_worker_has_indexed_meanwhile_is_not_indexed_again(
     assert [index.size for index in found] == [10] * 9 and len(counted) == 1
 
 
-@pytest.mark.parametrize("change", ["cut", "byte", "size", "other", "empty", "words", "pipe", "link"])
+@pytest.mark.parametrize(
+    "change", ["cut", "byte", "size", "other", "empty", "words", "negative", "deep", "pipe", "link"]
+)
 def test_an_index_that_is_damaged_or_of_another_file_is_made_anew(change: str, tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_bytes(b"1,2\n" * 10_000)
@@ -172,6 +174,10 @@ def test_an_index_that_is_damaged_or_of_another_file_is_made_anew(change: str, t
             kept(path).write_bytes(b"")
         case "words":
             kept(path).write_bytes(b"[1]\n")
+        case "negative":
+            kept(path).write_bytes(json.dumps({**json.loads(head), "records": -1}).encode() + b"\n" + body)
+        case "deep":
+            kept(path).write_bytes(b"[" * 1_000_000 + b"\n")
         case "pipe":
             kept(path).unlink()
             os.mkfifo(kept(path))

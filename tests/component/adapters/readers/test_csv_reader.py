@@ -5,12 +5,14 @@ import gzip
 import io
 import math
 import os
+import pickle
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from elastic_run.adapters.readers.csv_reader import CsvReader
@@ -76,6 +78,8 @@ def test_tabs_divide_the_fields_of_a_tsv_file(tmp_path: Path) -> None:
 def test_what_python_has_written_is_read_again(
     tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, int, str]], quoting: Any, end: str
 ) -> None:
+    bare = end == "\n" and quoting == csv.QUOTE_MINIMAL  # then older versions leave a carriage return unquoted
+    assume(not (bare and any("\r" in first + last for first, _, last in rows)))
     text = io.StringIO(newline="")
     csv.writer(text, quoting=quoting, lineterminator=end).writerows([("a", "b", "c"), *rows])
     file = written(tmp_path_factory.mktemp("csv"), text.getvalue().encode(errors="replace"))
@@ -109,6 +113,8 @@ BAD = {
     "x,2.5,t": "column 'n' is 'x', and not a whole number of 64 bits",
     ",2.5,t": "column 'n' is empty, and the column is of whole numbers",
     "99999999999999999999,2.5,t": "column 'n' is '99999999999999999999', and not a whole number of 64 bits",
+    "007,2.5,t": "column 'n' is '007', with a zero in front",
+    "1,00.5,t": "column 'x' is '00.5', with a zero in front",
     "1,1.2.3,t": "column 'x' is '1.2.3', and not a number",
     "1,2.5": "it has 2 fields, and the file has 3 columns",
     "1,2.5,t,u": "it has 4 fields, and the file has 3 columns",
@@ -138,6 +144,9 @@ def test_the_line_of_a_record_counts_those_within_records(tmp_path: Path) -> Non
 def test_a_kind_may_be_given(tmp_path: Path) -> None:
     file = written(tmp_path, "a,b\n1,2\n")
     assert CsvReader([file], {"a": "str", "b": "float64"}).columns == {"a": "str", "b": "float64"}
+    late = written(tmp_path, "a,b\n1,2\n" + "1,2\n" * 1000 + "007,08\n", "late.csv")
+    columns = CsvReader([late], {"a": "int64", "b": "float64"}).read(late, [1001])
+    assert not columns.bad and (columns["a"][0], columns["b"][0]) == (7, 8)
     for kinds, why in ({"c": "str"}, "kinds= names the column 'c'"), ({"a": "int"}, "the kind 'int' of column 'a'"):
         with pytest.raises(BadFiles, match=why):
             CsvReader([file], kinds)
@@ -162,6 +171,12 @@ REFUSED: dict[str, tuple[dict[str, bytes], dict[str, Any], str]] = {
     "UTF-16": ({"a.csv": "n\n".encode("utf-16")}, {}, "is UTF-16, and not CSV in UTF-8: convert it"),
     "gzip": ({"a.csv": gzip.compress(b"n\n1\n")}, {}, "is compressed by gzip"),
     "an old Mac": ({"a.csv": b"n,x\r1,2\r3,4\r"}, {}, "line 1: lines end with a carriage return alone"),
+    "an old Mac, at length": ({"a.csv": b"n,x\r" + b"1,2\r" * 300_000}, {}, "line 1: lines end with a carriage return"),
+    "Latin-1": (
+        {"a.csv": "größe\n1\n".encode("latin-1")},
+        {},
+        "line 1: it is not UTF-8, but perhaps Latin-1: convert it",
+    ),
     "a header of another width": ({"a.csv": b"1,2\n"}, {"header": ["n"]}, "has 2 columns, and header= names 1"),
     "two characters": ({"a.csv": b"n\n"}, {"delimiter": "||"}, "delimiter=.* must be one ASCII character"),
     "a long first record": ({"a.csv": b'"' + b"x\n" * 600_000}, {}, "the first record has more than 1 MiB"),
@@ -191,6 +206,61 @@ def test_a_file_that_changes_while_it_is_used_is_refused(change: Any, why: str, 
     change(Path(file))
     with pytest.raises(FileChanged, match=why):
         reader.read(file, [1])
+
+
+@pytest.mark.parametrize("header", [None, "n,x", 1])
+def test_a_header_that_makes_no_sense_is_refused_in_words(header: Any, tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="must be True, False, or a list of the columns' names"):
+        CsvReader([written(tmp_path, "1,2\n")], {}, header=header)
+
+
+def test_a_file_that_is_written_while_it_is_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = written(tmp_path, "n\n1\n2\n")
+    reader, read = CsvReader([file], {}), os.preadv
+
+    def read_and_write(descriptor: int, *rest: Any) -> int:
+        os.utime(file, (1, 1))
+        return read(descriptor, *rest)
+
+    monkeypatch.setattr(os, "preadv", read_and_write)
+    with pytest.raises(FileChanged, match="was written since it was opened"):
+        reader.read(file, [1])
+
+
+def test_a_process_that_is_spawned_opens_its_own_files(tmp_path: Path) -> None:
+    file, other = written(tmp_path, "n\n1\n"), written(tmp_path, "n\n2\n", "b.csv")
+    reader = CsvReader([file], {})
+    reader.read(file, [0])
+    content = pickle.dumps(reader)
+    [descriptor] = reader._opened.values()
+    copied = pickle.loads(content)
+    with Path(other).open() as unrelated:  # what has that number in another process
+        os.dup2(unrelated.fileno(), descriptor)
+        assert copied.read(file, [0])["n"].tolist() == [1]
+        del copied
+        os.fstat(descriptor)
+
+
+def test_threads_do_not_close_the_files_of_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = [written(tmp_path, f"n\n{number}\n", f"{number:03}.csv") for number in range(2)]
+    reader, read = CsvReader(files, {}), os.preadv
+    monkeypatch.setattr("elastic_run.adapters.readers.csv_reader._OPEN", 1)
+    reading, found = threading.Event(), list[int]()
+
+    def read_beside_another(descriptor: int, *rest: Any) -> int:
+        if not reading.is_set():
+            reading.set()
+            other.join(0.3)  # it would close this descriptor now
+        return read(descriptor, *rest)
+
+    monkeypatch.setattr(os, "preadv", read_beside_another)
+    first = threading.Thread(target=lambda: found.append(reader.read(files[0], [0])["n"][0]))
+    other = threading.Thread(target=lambda: reading.wait(10) and reader.read(files[1], [0]))
+    other.start()
+    first.start()
+    first.join(10)
+    other.join(10)
+    assert found == [0]
 
 
 def test_records_that_are_not_where_the_index_says_are_refused(tmp_path: Path) -> None:

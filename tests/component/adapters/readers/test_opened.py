@@ -134,6 +134,10 @@ REFUSED: dict[str, tuple[Callable[[Path], Any], str]] = {
     "an empty list": (lambda folder: [], "there is nothing to open: the list of files is empty"),
     "a folder without files": (lambda folder: folder / "inner", "there is no file in the folder .*inner"),
     "a file twice": (lambda folder: [folder / "a.csv", str(folder / "*.csv")], r"a\.csv is named twice"),
+    "a file by two names": (
+        lambda folder: [folder / "a.csv", f"{folder}/./a.csv"],
+        r"/\./a\.csv and .*/a\.csv are one file: its records would be used twice",
+    ),
     "a pipe": (lambda folder: folder / "pipe.csv", r"pipe\.csv is no regular file"),
 }
 
@@ -146,6 +150,12 @@ def test_what_cannot_be_opened_is_refused_in_words(name: str, folder: Path) -> N
     paths, why = REFUSED[name]
     with pytest.raises(BadFiles, match=why):
         data.open(paths(folder))
+
+
+@pytest.mark.parametrize(("format", "name", "text"), [("tsv", "a.txt", "n\tt\n1\tx\n"), ("csv", "a.tsv", "n,t\n1,x\n")])
+def test_a_format_that_is_named_says_what_divides_fields(format: str, name: str, text: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(text)
+    assert data.open(tmp_path / name, format=format).columns == {"n": "int64", "t": "str"}
 
 
 @pytest.mark.parametrize(("bad", "error"), [("skip", TypeError), (True, TypeError), (1.0, BadFiles), (-0.1, BadFiles)])

@@ -1,6 +1,7 @@
 """`Checkpoint(memory=...)` of one worker at a time, beside an agent's real sockets."""
 
 import asyncio
+import mmap
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 torch: Any = pytest.importorskip("torch")
 
 from elastic_run.adapters.client import checkpoints  # noqa: E402
-from elastic_run.adapters.client.channel import Back, Call  # noqa: E402
+from elastic_run.adapters.client.channel import AgentGone, Back, Call  # noqa: E402
 from elastic_run.adapters.client.memory_channel import take_memory  # noqa: E402
 from elastic_run.adapters.torch import memory_copies  # noqa: E402
 from elastic_run.adapters.torch.memory_copies import sum_blocks  # noqa: E402
@@ -276,6 +277,98 @@ async def test_steps_that_were_given_up_in_the_same_process_do_not_come_back(job
     await asyncio.to_thread(run)
     step, value = await job.restored()
     assert (step, value[0]) == (2, 20)
+
+
+async def test_what_the_agent_was_not_given_is_made_again(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    await job.begin_round(1)
+    part = Value()
+    checkpoint = job.checkpoint(part=part)
+    give, failed, descriptors = memory_copies.give_memory, list[int](), len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+
+    def fail_once(*given: Any) -> None:
+        if not failed:
+            failed.append(given[-1])
+            raise AgentGone("its agent is busy")
+        give(*given)
+
+    monkeypatch.setattr(memory_copies, "give_memory", fail_once)
+
+    def run() -> None:
+        with pytest.raises(AgentGone):
+            checkpoint.commit()
+        assert len(os.listdir("/proc/self/fd")) == descriptors  # noqa: PTH208
+        for part.value in (1, 2, 3):
+            checkpoint.commit()
+
+    await asyncio.to_thread(run)
+    assert len(await job.buffers()) == 2
+    assert (await job.restored())[1] == 3
+
+
+async def test_a_memory_that_cannot_be_mapped_leaves_no_descriptor_open(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await job.commit(1, 2)
+
+    def refuse(*_: object) -> Any:
+        raise OSError("no room")
+
+    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+    monkeypatch.setattr(memory_copies, "mmap", refuse)
+    with pytest.raises(OSError, match="no room"):
+        await job.buffers()
+    assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
+
+
+async def test_a_node_that_was_sent_the_state_holds_it_before_the_next_copy(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await job.commit(numbers(1), numbers(2))
+    taken = {found.step: buffer for buffer in await job.buffers() if (found := memory_copies.read_generation(buffer))}
+    held, sent = memory_copies.read_generation(taken[2]), bytes(taken[2])
+    assert held is not None
+    await job.begin_round(2)
+    other = memory_copies.RankRow(
+        memory_copies.SavedFile(), memory_copies._held(held), memory_copies.HeldGeneration()
+    ).numbers
+
+    def gather(values: list[int]) -> list[list[int]]:
+        return [values, other if len(values) > 1 else [1]]  # of a rank on node 1, whose state is whole
+
+    def receive(buffer: bytearray, size: int, *_: Any, **__: Any) -> None:
+        buffer[:size] = sent[:size]
+
+    monkeypatch.setattr(memory_copies, "gather_rows", gather)
+    monkeypatch.setattr(memory_copies, "_send", receive)
+    path = str(job.path) + "-on-a-new-node"
+    copies = memory_copies.MemoryCopies(path, job.server.address)
+    found = await asyncio.to_thread(copies.restore, memory_copies.SavedFile())
+    assert found is not None
+    assert found.step == 2
+    [descriptor] = (await asyncio.to_thread(take_memory, job.server.address, path)).values()
+    with mmap.mmap(descriptor, os.fstat(descriptor).st_size) as memory:
+        os.close(descriptor)
+        assert memory_copies.read_generation(memory) == held
+    assert copies._newest is not None
+    assert copies._choose_slot() != copies._newest
+
+
+async def test_what_was_restored_is_not_what_is_written_next(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    await job.commit(numbers(1), numbers(2))
+    await job.begin_round(2)
+    copies = memory_copies.MemoryCopies(str(job.path), job.server.address)
+    monkeypatch.setattr(memory_copies, "order_candidates", lambda rows: rows[0].generations[:1])  # the older one
+    found = await asyncio.to_thread(copies.restore, memory_copies.SavedFile())
+    assert found is not None
+    assert found.step == 1
+    assert copies._steps[copies._newest or 0] == (1, 1)
+
+
+async def test_a_path_from_elsewhere_names_the_same_memory(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    await job.commit(numbers(5))
+    monkeypatch.chdir(job.path.parent)
+    job.path = Path("..") / job.path.parent.name / "run.pt"
+    assert (await job.restored())[0] == 1
 
 
 async def test_what_does_not_fit_beside_it_is_refused_in_words(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,7 +53,7 @@ def test_a_later_round_comes_before_a_higher_step_of_a_node_that_was_cut_off() -
 
 def test_what_is_older_than_the_file_is_not_tried() -> None:
     file = SavedFile(10, 2, RUN)
-    assert steps(RankRow(file, held(2, 10), held(2, 9))) == [(2, 10)]
+    assert steps(RankRow(file, held(2, 11), held(2, 10))) == [(2, 11)], "of the same step the file is taken"
     assert steps(RankRow(file, held(1, 12), held(3, 8))) == [(3, 8)], "rounds of one run come before steps"
     assert steps(RankRow(SavedFile(10), held(1, 10), held(1, 11))) == [(1, 11)], "a file that does not say its run"
 
@@ -61,6 +61,13 @@ def test_what_is_older_than_the_file_is_not_tried() -> None:
 def test_rounds_of_another_run_are_no_measure_of_a_file() -> None:
     file = SavedFile(500, 7, OTHER)
     assert steps(RankRow(file, held(1, 501), held(1, 500))) == [(1, 501)]
+
+
+def test_this_run_comes_before_an_earlier_one_whose_rounds_went_further() -> None:
+    rows = RankRow(NO_FILE, held(7, 900, run=OTHER), held(1, 20), RUN), RankRow(NO_FILE, held(1, 19), NOTHING)
+    assert steps(*rows) == [(1, 20), (1, 19), (7, 900)]
+    file = SavedFile(10, 1, RUN)
+    assert steps(RankRow(file, held(7, 900, run=OTHER), NOTHING, RUN)) == [], "the file is of this run"
 
 
 def test_the_file_that_any_rank_finds_counts() -> None:
@@ -75,7 +82,7 @@ def test_one_step_in_two_states_is_two_candidates_and_the_lowest_ranks_comes_fir
 
 
 def test_ranks_tell_it_as_numbers() -> None:
-    row = RankRow(SavedFile(3, 1, RUN), held(2, 4, mark=9), NOTHING)
+    row = RankRow(SavedFile(3, 1, RUN), held(2, 4, mark=9), NOTHING, OTHER)
     assert row_of(row.numbers) == row
     assert row.generations == [held(2, 4, mark=9)]
 
