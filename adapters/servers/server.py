@@ -130,9 +130,7 @@ class ServedMachine:
         wanted = roles.mine | roles.kept
         reader = PartReader(table.restore, wanted, machine.tables, machine.marks)
         if wanted.any():
-            for path in self._checkpoints.read_parts(table.restore):
-                for _ in reader.read_part(path):
-                    await asyncio.sleep(0)
+            await asyncio.to_thread(_read_parts, reader, self._checkpoints, table.restore)
         if missing := int((wanted & ~reader.found).sum()):
             raise PartDamaged(f"checkpoint {table.restore} lacks {missing} slots")
 
@@ -223,6 +221,13 @@ class ServedMachine:
 def print_words(words: str) -> None:
     """To people."""
     print(words, file=sys.stderr, flush=True)
+
+
+def _read_parts(reader: PartReader, checkpoints: CheckpointFolder, version: int) -> None:
+    """In a thread: a shared folder may be slow. Raises OSError, PartDamaged, TableFull, Malformed."""
+    for path in checkpoints.read_parts(version):
+        for _ in reader.read_part(path):
+            pass
 
 
 def share_of_memory(table: SlotTable) -> int:
