@@ -60,7 +60,7 @@ class ServerHost:
 
     Attributes:
         table: the newest that was read.
-        failure: why the job cannot go on, in words; empty where it can.
+        failure: why the job cannot go on, in words; empty where it can, or where that may be an earlier run's affair.
     """
 
     _setup: Setup
@@ -81,11 +81,17 @@ class ServerHost:
         self._node = ""  # as it was registered last
         self._again = False  # something waits for the store
         self._given_up = ""
+        self._read_again = ("", 0)  # the run in which a table with lost rows was read once more, and its version
         self.table = SlotTable()
 
     @property
     def failure(self) -> str:
-        return self._given_up or self.table.lost
+        return self._given_up or (self.table.lost if self._read_again == self._newest else "")
+
+    @property
+    def _newest(self) -> tuple[str, int]:
+        """The node's run, empty before it has a part in one, and the table's version."""
+        return self._inbox.state.known.own_run, self.table.version
 
     async def run(self) -> None:
         """Keeps what the table wants here, until it is cancelled."""
@@ -95,6 +101,7 @@ class ServerHost:
             heard = self._inbox.count
             self._tasks.check()
             await self._keep_places()
+            await self._read_loss()
             await self._inbox.news(heard, AGAIN_SECONDS if self._again else CERTIFICATES_SECONDS)
 
     async def answer(self, version: int) -> str:
@@ -155,6 +162,22 @@ class ServerHost:
             self.table = table
             self._inbox.wake()
         return False
+
+    async def _read_loss(self) -> None:
+        """Reads a table with lost rows once more, in the node's run: before, it may be an earlier run's.
+
+        A run's master removes what earlier ones have left, and then lets nodes have a part in it.
+        """
+        run = self._inbox.state.known.own_run
+        if not run or not self.table.lost or self._read_again == self._newest:
+            return
+        try:
+            await self._take_table(await self._store.get(self._keys.slots))
+        except StoreError as error:
+            self._try_later(error)
+        else:
+            self._read_again = (run, self.table.version)
+            self._inbox.wake()
 
     async def _keep_places(self) -> None:
         """Makes the processes, and what the store has of them, as they are to be."""

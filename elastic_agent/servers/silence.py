@@ -29,9 +29,9 @@ PING = PREFIX.pack(len(_HEAD)) + _HEAD
 async def await_silence(address: str, patience: float) -> float:
     """Returns when the server at `address` does not answer any more: for how many seconds it has not.
 
-    These are `patience` where it did not work meanwhile either: it is stopped, or waits for what does not come. One that
-    works has WORKING_SECONDS, if these are more. It is asked twice at least, because the first answer may be late for
-    this process's own fault: it was stopped (Ctrl-Z).
+    These are `patience` where it did not work meanwhile either: it is stopped, or waits for what does not come. One
+    that works has WORKING_SECONDS, if these are more. It is asked twice at least, because the first answer may be late
+    for this process's own fault: it was stopped (Ctrl-Z).
 
     Args:
         address: `@` and the name of its abstract Unix socket.
