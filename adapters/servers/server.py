@@ -76,7 +76,7 @@ class ServedMachine:
         self._remote = "-"
         self._joined = self._saved = 0
         self._checkpoints = checkpoints
-        self._saver = PartSaver(self._take_saved, print_words)
+        self._saver = PartSaver(self._take_saved, self._save_left_out, print_words)
         self._numbers = count(1)
         self._askers: dict[int, AskerLink] = {}
         self._number_of: dict[AskerLink, int] = {}
@@ -141,6 +141,12 @@ class ServedMachine:
             path = self._checkpoints.name_part(table.version, number)
             write = partial(write_part, path, table.version, slots, machine.tables, machine.marks)
             self._saver.save_part(table.version, path, write)
+
+    def _save_left_out(self) -> None:
+        """The part of the table by which the server goes, if it orders one still."""
+        table = self._orders.table
+        if table.checkpoint == table.version == self._machine.version:
+            self._save_part(table)
 
     def _take_saved(self, version: int) -> None:
         self._saved = version
