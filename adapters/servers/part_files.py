@@ -122,7 +122,9 @@ class PartReader:
                     piece, arrays = source.read_message(PartRows)
                     if not piece.table:
                         break
-                    self._tables.find_table(piece.table).put_piece(_choose(arrays, slots))
+                    rows, chosen = self._tables.find_table(piece.table), _choose(arrays, slots)
+                    self._tables.check_bytes(len(chosen[0]) * rows.row_bytes)
+                    rows.put_piece(chosen)
                 source.check_end()
                 self.found = self.found | slots
         except (EOFError, LookupError, ValueError, Malformed) as error:

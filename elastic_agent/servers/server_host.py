@@ -77,7 +77,7 @@ class ServerHost:
         self._tasks = Tasks(self._inbox.wake)
         self._kept: dict[int, ServerProcess] = {}
         self._deaths: dict[int, int] = {}  # by place, of those that were not ready
-        self._left: dict[str, int] = {}  # keys of servers that have ended, and the revision that wrote each
+        self._left: dict[str, str] = {}  # keys of servers that have ended, and the incarnation of each
         self._node = ""  # as it was registered last
         self._again = False  # something waits for the store
         self._given_up = ""
@@ -188,8 +188,8 @@ class ServerHost:
                 await self._bury(each)
             elif each.number not in places:
                 await self._end(each)
-        for key, revision in list(self._left.items()):
-            if await self._remove(key, revision):
+        for key, incarnation in list(self._left.items()):
+            if await self._remove(key, incarnation):
                 del self._left[key]
         for number in sorted(places):
             if (each := self._kept.get(number)) is not None:
@@ -244,10 +244,14 @@ class ServerHost:
         if current is None or (other and other.node == self._node):  # else the other node's agent takes it away
             each.revision = current.mod_revision if current else 0
 
-    async def _remove(self, key: str, revision: int) -> bool:
-        """Has the store forget what was written then; whether it does, or has something newer."""
+    async def _remove(self, key: str, incarnation: str) -> bool:
+        """Has the store forget this server; whether it has, or never knew it."""
         try:
-            await self._store.txn((Compare(key, revision, "mod"),), (Delete(key),), idempotent=True)
+            found = await self._store.get(key)
+            known = decode_or_none(RunningServer, found.value) if found else None
+            if found is None or known is None or known.incarnation != incarnation:
+                return True
+            await self._store.txn((Compare(key, found.mod_revision, "mod"),), (Delete(key),), idempotent=True)
         except StoreError as error:
             self._try_later(error)
             return False
@@ -267,8 +271,8 @@ class ServerHost:
 
     async def _end(self, each: ServerProcess, *, at_once: bool = False) -> None:
         del self._kept[each.number]
-        if each.revision:
-            self._left[self._keys.server(each.number)] = each.revision
+        if each.ready:
+            self._left[self._keys.server(each.number)] = each.incarnation
         await each.end(at_once=at_once)
 
     def _count_death(self, number: int, why: str) -> None:

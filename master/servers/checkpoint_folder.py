@@ -21,7 +21,7 @@ from ...rendezvous.wire.values import Count, Malformed, decode, encode
 from .slot_table import MOST_SERVERS
 
 KEPT = 2
-"""Checkpoints that stay: one may be read while the next is finished."""
+"""Whole checkpoints that stay: one may be read while the next is finished."""
 
 
 @dataclass(frozen=True, slots=True)
