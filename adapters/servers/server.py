@@ -27,7 +27,7 @@ from ...rendezvous.base.frozen import replace
 from ...rendezvous.host.control_groups import usable_memory
 from ...rendezvous.wire.values import Malformed, decode
 from .compiling import compile_loops
-from .job_servers import ServerOrders
+from .job_servers import UNREADABLE, ServerOrders
 from .part_files import PartDamaged, PartReader, write_part
 from .part_saver import PartSaver
 from .requests import Request
@@ -293,7 +293,9 @@ def main() -> None:
     checkpoints = CheckpointFolder(options.checkpoints, options.job) if options.checkpoints else None
     try:
         asyncio.run(serve(options.memory, checkpoints))
-    except (RowsMissing, PartDamaged, TableFull, OSError, Malformed) as error:
+    except PartDamaged as error:
+        sys.exit(f"{UNREADABLE}: {error}")
+    except (RowsMissing, TableFull, OSError, Malformed) as error:
         sys.exit(f"this parameter server ends: {error}")
     except KeyboardInterrupt:
         pass

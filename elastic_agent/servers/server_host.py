@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections.abc import Callable
 
-from ...adapters.servers.job_servers import JobServers, ServerOrders
+from ...adapters.servers.job_servers import UNREADABLE, JobServers, ServerOrders
 from ...master.servers.slot_table import RunningServer, SlotTable
 from ...rendezvous.base.errors import StoreError
 from ...rendezvous.base.frozen import dataclass
@@ -251,11 +251,13 @@ class ServerHost:
             known = decode_or_none(RunningServer, found.value) if found else None
             if found is None or known is None or known.incarnation != incarnation:
                 return True
-            await self._store.txn((Compare(key, found.mod_revision, "mod"),), (Delete(key),), idempotent=True)
+            compare = Compare(key, found.mod_revision, "mod")
+            result = await self._store.txn((compare,), (Delete(key),), idempotent=True)
         except StoreError as error:
             self._try_later(error)
             return False
-        return True
+        self._again = self._again or not result.succeeded
+        return result.succeeded
 
     def _try_later(self, error: StoreError) -> None:
         self._waits.failed(REGISTRATION, error)
@@ -264,7 +266,10 @@ class ServerHost:
     async def _bury(self, each: ServerProcess) -> None:
         why = each.failure
         await self._end(each, at_once=True)
-        if not each.ready:
+        if UNREADABLE in why:
+            self._given_up = why  # another one would fare no better
+            self._inbox.wake()
+        elif not each.ready:
             self._count_death(each.number, why)
         elif each.hung:  # how others ended is printed as it is for any service
             self._say(why)

@@ -218,6 +218,14 @@ async def test_a_server_that_does_not_answer_for_the_time_of_a_lease_is_killed(n
     assert "server 0 has not answered for 1 s" in node.said
 
 
+@pytest.mark.parametrize("node", [("damaged",)], indirect=True)
+async def test_a_checkpoint_that_cannot_be_read_ends_the_job_and_names_its_file(node: Node) -> None:
+    await node.begin()
+    await node.want(serving(2, await node.registered()))
+    await node.until(lambda: node.host.failure)
+    assert node.host.failure.endswith("the rows of a checkpoint cannot be read: part-0 is damaged")
+
+
 async def test_a_server_that_is_not_ready_in_time_is_given_up(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_host, "READY_SECONDS", 0.001)
     await node.begin()
