@@ -344,7 +344,7 @@ class Agent:
     def _look_around(self) -> NodeState:
         """What the node knows when it has looked at its workers and its store."""
         now, broke_at = self._inbox.now(), self._state.group.broke_at
-        if self._hosting and self._hosting.failure:
+        if self._hosting and self._hosting.failure != self._state.machine.rows_lost:
             self._inbox.note(RowsLost(self._hosting.failure))
         state = self._inbox.note(self._workers.see_workers())
         if broke_at is None and state.group.broke_at is not None:

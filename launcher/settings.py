@@ -61,7 +61,7 @@ class ServerCount:
     most: int
     replicas: int
     checkpoint: str = ""
-    every: float = 60.0
+    every: float = 300.0
 
     def __str__(self) -> str:
         span = str(self.least) if self.least == self.most else f"{self.least}:{self.most}"

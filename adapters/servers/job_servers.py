@@ -5,6 +5,9 @@ from ...rendezvous.base.frozen import dataclass
 from ...rendezvous.identity.servers import ServersTls
 from ...rendezvous.wire.fields import Name
 
+UNREADABLE = "the rows of a checkpoint cannot be read"
+"""With these words a server ends that cannot begin with the checkpoint that it is told."""
+
 
 @dataclass(frozen=True, slots=True)
 class JobServers:

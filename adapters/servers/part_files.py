@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from ...master.servers.checkpoint_folder import keep_file
+from ...master.servers.checkpoint_folder import keep_file, remove_writing
 from ...rendezvous.base.frozen import dataclass
 from ...rendezvous.wire.fields import Number
 from ...rendezvous.wire.values import Count, Malformed, Text
@@ -62,15 +62,19 @@ def write_part(path: Path, version: int, slots: SlotSet, tables: Tables, marks: 
     """Writes the rows and marks of these slots. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     writing = path.with_name(path.name + ".writing")
-    with writing.open("wb") as file:
-        checksum = 0
-        for head, arrays in _list_messages(version, slots, tables, marks):
-            for each in frames.pack(head, arrays):
-                checksum = zlib.crc32(each, checksum)
-                file.write(each)
-        file.write(frames.PREFIX.pack(checksum))
-        file.flush()
-        keep_file(file.fileno(), writing, path)
+    try:
+        with writing.open("wb") as file:
+            checksum = 0
+            for head, arrays in _list_messages(version, slots, tables, marks):
+                for each in frames.pack(head, arrays):
+                    checksum = zlib.crc32(each, checksum)
+                    file.write(each)
+            file.write(frames.PREFIX.pack(checksum))
+            file.flush()
+            keep_file(file.fileno(), writing, path)
+    except BaseException:
+        remove_writing(writing)
+        raise
 
 
 def _list_messages(
@@ -118,7 +122,9 @@ class PartReader:
                     piece, arrays = source.read_message(PartRows)
                     if not piece.table:
                         break
-                    self._tables.find_table(piece.table).put_piece(_choose(arrays, slots))
+                    rows, chosen = self._tables.find_table(piece.table), _choose(arrays, slots)
+                    self._tables.check_bytes(len(chosen[0]) * rows.row_bytes)
+                    rows.put_piece(chosen)
                 source.check_end()
                 self.found = self.found | slots
         except (EOFError, LookupError, ValueError, Malformed) as error:

@@ -10,33 +10,46 @@ from pathlib import Path
 NICE = 10
 """Serving comes first."""
 
+MOST_WORDS = 1000
+"""Bytes of why a part was not written."""
+
 
 class PartSaver:
     """One copy at a time.
 
     Args:
         saved: hears of a checkpoint whose part is written.
+        left_out: is called when one that was left out can be written.
         say: to people.
     """
 
-    def __init__(self, saved: Callable[[int], None], say: Callable[[str], None]) -> None:
+    def __init__(self, saved: Callable[[int], None], left_out: Callable[[], None], say: Callable[[str], None]) -> None:
         self._saved = saved
+        self._left_out = left_out
         self._say = say
         self._pid = 0
+        self._more = False  # one was left out
 
     def save_part(self, version: int, path: Path, write: Callable[[], None]) -> None:
         """Has a copy of this process `write` the part of that checkpoint. What stands still is this call."""
         if self._pid:
-            return  # the disk is too slow: this one is left out
+            self._more = True  # the disk is slow
+            return
         try:
-            self._pid = os.fork()
+            words = os.memfd_create("why a part was not written")
         except OSError as error:
             self._say(f"no part of checkpoint {version}: {error}")
             return
+        try:
+            self._pid = os.fork()
+        except OSError as error:
+            os.close(words)
+            self._say(f"no part of checkpoint {version}: {error}")
+            return
         if not self._pid:
-            _write_and_exit(write)
+            _write_and_exit(write, words)
         descriptor = os.pidfd_open(self._pid)
-        asyncio.get_running_loop().add_reader(descriptor, self._end_copy, descriptor, version, path)
+        asyncio.get_running_loop().add_reader(descriptor, self._end_copy, descriptor, words, version, path)
 
     def close(self) -> None:
         """A copy that is writing is ended."""
@@ -44,7 +57,7 @@ class PartSaver:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._pid, signal.SIGKILL)
 
-    def _end_copy(self, descriptor: int, version: int, path: Path) -> None:
+    def _end_copy(self, descriptor: int, words: int, version: int, path: Path) -> None:
         asyncio.get_running_loop().remove_reader(descriptor)
         os.close(descriptor)
         _, status = os.waitpid(self._pid, 0)
@@ -52,18 +65,23 @@ class PartSaver:
         if (code := os.waitstatus_to_exitcode(status)) == 0:
             self._saved(version)
         else:
-            why = os.strerror(code) if code > 0 else f"its writer was ended by signal {-code}"
+            said = os.pread(words, MOST_WORDS, 0).decode(errors="replace")
+            why = said or f"its writer was ended by signal {-code}"
             self._say(f"{path} could not be written: {why}")
+        os.close(words)
+        if self._more:
+            self._more = False
+            self._left_out()
 
 
-def _write_and_exit(write: Callable[[], None]) -> None:
-    """Ends this process; its code is the error's number."""
+def _write_and_exit(write: Callable[[], None], words: int) -> None:
+    """Ends this process; what went wrong is in the file `words`."""
     code = 1
     try:
         # No connection may stay open for it when the server is lost.
         for each in list(Path("/proc/self/fd").iterdir()):
             with contextlib.suppress(OSError):
-                if int(each.name) > 2:
+                if int(each.name) > 2 and int(each.name) != words:
                     os.close(int(each.name))
         null = os.open(os.devnull, os.O_RDWR)
         for stream in range(3):
@@ -71,7 +89,7 @@ def _write_and_exit(write: Callable[[], None]) -> None:
         os.nice(NICE)
         write()
         code = 0
-    except OSError as error:
-        code = error.errno or 1
+    except Exception as error:  # noqa: BLE001 - the parent tells it
+        os.write(words, (str(error) if isinstance(error, OSError) else repr(error)).encode()[:MOST_WORDS])
     finally:
         os._exit(code)

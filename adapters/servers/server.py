@@ -27,7 +27,7 @@ from ...rendezvous.base.frozen import replace
 from ...rendezvous.host.control_groups import usable_memory
 from ...rendezvous.wire.values import Malformed, decode
 from .compiling import compile_loops
-from .job_servers import ServerOrders
+from .job_servers import UNREADABLE, ServerOrders
 from .part_files import PartDamaged, PartReader, write_part
 from .part_saver import PartSaver
 from .requests import Request
@@ -76,7 +76,7 @@ class ServedMachine:
         self._remote = "-"
         self._joined = self._saved = 0
         self._checkpoints = checkpoints
-        self._saver = PartSaver(self._take_saved, print_words)
+        self._saver = PartSaver(self._take_saved, self._save_left_out, print_words)
         self._numbers = count(1)
         self._askers: dict[int, AskerLink] = {}
         self._number_of: dict[AskerLink, int] = {}
@@ -130,9 +130,7 @@ class ServedMachine:
         wanted = roles.mine | roles.kept
         reader = PartReader(table.restore, wanted, machine.tables, machine.marks)
         if wanted.any():
-            for path in self._checkpoints.read_parts(table.restore):
-                for _ in reader.read_part(path):
-                    await asyncio.sleep(0)
+            await asyncio.to_thread(_read_parts, reader, self._checkpoints, table.restore)
         if missing := int((wanted & ~reader.found).sum()):
             raise PartDamaged(f"checkpoint {table.restore} lacks {missing} slots")
 
@@ -143,6 +141,12 @@ class ServedMachine:
             path = self._checkpoints.name_part(table.version, number)
             write = partial(write_part, path, table.version, slots, machine.tables, machine.marks)
             self._saver.save_part(table.version, path, write)
+
+    def _save_left_out(self) -> None:
+        """The part of the table by which the server goes, if it orders one still."""
+        table = self._orders.table
+        if table.checkpoint == table.version == self._machine.version:
+            self._save_part(table)
 
     def _take_saved(self, version: int) -> None:
         self._saved = version
@@ -225,6 +229,13 @@ def print_words(words: str) -> None:
     print(words, file=sys.stderr, flush=True)
 
 
+def _read_parts(reader: PartReader, checkpoints: CheckpointFolder, version: int) -> None:
+    """In a thread: a shared folder may be slow. Raises OSError, PartDamaged, TableFull, Malformed."""
+    for path in checkpoints.read_parts(version):
+        for _ in reader.read_part(path):
+            pass
+
+
 def share_of_memory(table: SlotTable) -> int:
     """Bytes for the rows of one server: half of what there is, divided by the servers of the node that has most."""
     on_node = Counter(place.node for place in table.places)
@@ -282,7 +293,9 @@ def main() -> None:
     checkpoints = CheckpointFolder(options.checkpoints, options.job) if options.checkpoints else None
     try:
         asyncio.run(serve(options.memory, checkpoints))
-    except (RowsMissing, PartDamaged, TableFull, OSError, Malformed) as error:
+    except PartDamaged as error:
+        sys.exit(f"{UNREADABLE}: {error}")
+    except (RowsMissing, TableFull, OSError, Malformed) as error:
         sys.exit(f"this parameter server ends: {error}")
     except KeyboardInterrupt:
         pass

@@ -115,8 +115,11 @@ class Tables:
 
     def check_room(self, found: Sequence[FoundPart]) -> None:
         """Raises TableFull where the rows that are to be made do not fit."""
+        self.check_bytes(sum(int((each.places < 0).sum()) * each.part.rows.row_bytes for each in found))
+
+    def check_bytes(self, more: int) -> None:
+        """Raises TableFull where rows of so many bytes do not fit."""
         taken = sum(rows.count * rows.row_bytes for rows in self._tables.values())
-        more = sum(int((each.places < 0).sum()) * each.part.rows.row_bytes for each in found)
         if more and taken + more > self._memory:
             raise TableFull(
                 f"the tables take {taken >> 20} MiB, {more >> 10} KiB more are wanted, and this server has "

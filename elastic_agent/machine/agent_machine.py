@@ -93,7 +93,7 @@ def apply_event(state: NodeState, event: NodeEvent, now: float) -> NodeState:
         case node_events.MachineUnfit(why):
             return replace(state, machine=replace(machine, unfit=why))
         case node_events.RowsLost(why):
-            return state if machine.rows_lost else replace(state, machine=replace(machine, rows_lost=why))
+            return replace(state, machine=replace(machine, rows_lost=why))
         case node_events.Unkillable(pid):
             if state.departs:
                 return state

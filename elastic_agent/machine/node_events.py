@@ -212,7 +212,7 @@ class MachineUnfit:
 
 @dataclass(frozen=True, slots=True)
 class RowsLost:
-    """The job cannot go on, for the sake of its servers, in words."""
+    """The job cannot go on, for the sake of its servers, in words; empty: it can after all."""
 
     why: str
 

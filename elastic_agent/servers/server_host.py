@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections.abc import Callable
 
-from ...adapters.servers.job_servers import JobServers, ServerOrders
+from ...adapters.servers.job_servers import UNREADABLE, JobServers, ServerOrders
 from ...master.servers.slot_table import RunningServer, SlotTable
 from ...rendezvous.base.errors import StoreError
 from ...rendezvous.base.frozen import dataclass
@@ -60,7 +60,7 @@ class ServerHost:
 
     Attributes:
         table: the newest that was read.
-        failure: why the job cannot go on, in words; empty where it can.
+        failure: why the job cannot go on, in words; empty where it can, or where that may be an earlier run's affair.
     """
 
     _setup: Setup
@@ -77,15 +77,21 @@ class ServerHost:
         self._tasks = Tasks(self._inbox.wake)
         self._kept: dict[int, ServerProcess] = {}
         self._deaths: dict[int, int] = {}  # by place, of those that were not ready
-        self._left: dict[str, int] = {}  # keys of servers that have ended, and the revision that wrote each
+        self._left: dict[str, str] = {}  # keys of servers that have ended, and the incarnation of each
         self._node = ""  # as it was registered last
         self._again = False  # something waits for the store
         self._given_up = ""
+        self._read_again = ("", 0)  # the run in which a table with lost rows was read once more, and its version
         self.table = SlotTable()
 
     @property
     def failure(self) -> str:
-        return self._given_up or self.table.lost
+        return self._given_up or (self.table.lost if self._read_again == self._newest else "")
+
+    @property
+    def _newest(self) -> tuple[str, int]:
+        """The node's run, empty before it has a part in one, and the table's version."""
+        return self._inbox.state.known.own_run, self.table.version
 
     async def run(self) -> None:
         """Keeps what the table wants here, until it is cancelled."""
@@ -95,6 +101,7 @@ class ServerHost:
             heard = self._inbox.count
             self._tasks.check()
             await self._keep_places()
+            await self._read_loss()
             await self._inbox.news(heard, AGAIN_SECONDS if self._again else CERTIFICATES_SECONDS)
 
     async def answer(self, version: int) -> str:
@@ -156,6 +163,22 @@ class ServerHost:
             self._inbox.wake()
         return False
 
+    async def _read_loss(self) -> None:
+        """Reads a table with lost rows once more, in the node's run: before, it may be an earlier run's.
+
+        A run's master removes what earlier ones have left, and then lets nodes have a part in it.
+        """
+        run = self._inbox.state.known.own_run
+        if not run or not self.table.lost or self._read_again == self._newest:
+            return
+        try:
+            await self._take_table(await self._store.get(self._keys.slots))
+        except StoreError as error:
+            self._try_later(error)
+        else:
+            self._read_again = (run, self.table.version)
+            self._inbox.wake()
+
     async def _keep_places(self) -> None:
         """Makes the processes, and what the store has of them, as they are to be."""
         self._node, self._again = self._inbox.state.key.name or self._node, False
@@ -165,8 +188,8 @@ class ServerHost:
                 await self._bury(each)
             elif each.number not in places:
                 await self._end(each)
-        for key, revision in list(self._left.items()):
-            if await self._remove(key, revision):
+        for key, incarnation in list(self._left.items()):
+            if await self._remove(key, incarnation):
                 del self._left[key]
         for number in sorted(places):
             if (each := self._kept.get(number)) is not None:
@@ -221,14 +244,20 @@ class ServerHost:
         if current is None or (other and other.node == self._node):  # else the other node's agent takes it away
             each.revision = current.mod_revision if current else 0
 
-    async def _remove(self, key: str, revision: int) -> bool:
-        """Has the store forget what was written then; whether it does, or has something newer."""
+    async def _remove(self, key: str, incarnation: str) -> bool:
+        """Has the store forget this server; whether it has, or never knew it."""
         try:
-            await self._store.txn((Compare(key, revision, "mod"),), (Delete(key),), idempotent=True)
+            found = await self._store.get(key)
+            known = decode_or_none(RunningServer, found.value) if found else None
+            if found is None or known is None or known.incarnation != incarnation:
+                return True
+            compare = Compare(key, found.mod_revision, "mod")
+            result = await self._store.txn((compare,), (Delete(key),), idempotent=True)
         except StoreError as error:
             self._try_later(error)
             return False
-        return True
+        self._again = self._again or not result.succeeded
+        return result.succeeded
 
     def _try_later(self, error: StoreError) -> None:
         self._waits.failed(REGISTRATION, error)
@@ -237,15 +266,18 @@ class ServerHost:
     async def _bury(self, each: ServerProcess) -> None:
         why = each.failure
         await self._end(each, at_once=True)
-        if not each.ready:
+        if UNREADABLE in why:
+            self._given_up = why  # another one would fare no better
+            self._inbox.wake()
+        elif not each.ready:
             self._count_death(each.number, why)
         elif each.hung:  # how others ended is printed as it is for any service
             self._say(why)
 
     async def _end(self, each: ServerProcess, *, at_once: bool = False) -> None:
         del self._kept[each.number]
-        if each.revision:
-            self._left[self._keys.server(each.number)] = each.revision
+        if each.ready:
+            self._left[self._keys.server(each.number)] = each.incarnation
         await each.end(at_once=at_once)
 
     def _count_death(self, number: int, why: str) -> None:

@@ -23,7 +23,7 @@ class ServerProcess:
         number: of its place.
         services: of this process alone.
         changed: is called when it is given up.
-        patience: seconds for which it may be silent, once it was ready.
+        patience: seconds for which it may be silent, once it was ready, and not at work (`silence.py`).
         ready_seconds: that it has to be ready.
         arguments: what follows the interpreter.
 
@@ -110,8 +110,8 @@ class ServerProcess:
         self._give_up(f"was not ready within {self._ready_seconds:g} s")
 
     async def _notice_silence(self, address: str) -> None:
-        await await_silence(address, self._patience)
-        self._give_up(f"has not answered for {self._patience:g} s")
+        silent = await await_silence(address, self._patience)
+        self._give_up(f"has not answered for {silent:g} s")
 
     def _give_up(self, why: str) -> None:
         self.hung = why

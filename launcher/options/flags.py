@@ -113,7 +113,7 @@ FLAGS: tuple[Flag, ...] = (
         _own("servers=N|MIN:MAX", "Parameter servers, for tables of embeddings: so many, or one on each node.", "0"),
         _own("ps-replicas=0|1", "Servers with a copy of each row: by default 1 where --servers is 2 or more, else 0."),
         _own("ps-checkpoint=DIR", "Save tables in this folder, which all machines see; a job begins with its last."),
-        _own("ps-checkpoint-every=SECONDS", "From one checkpoint of the tables to the next.", "60"),
+        _own("ps-checkpoint-every=SECONDS", "From one checkpoint of the tables to the next.", "300"),
         _own("node-unit=N", "The number of nodes in a round is a multiple of this number (slices, racks).", "1"),
         Flag("standalone", "This machine only: no endpoint, no server.", own_node=True),
         _own(

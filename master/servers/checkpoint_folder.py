@@ -21,7 +21,7 @@ from ...rendezvous.wire.values import Count, Malformed, decode, encode
 from .slot_table import MOST_SERVERS
 
 KEPT = 2
-"""Checkpoints that stay: one may be read while the next is finished."""
+"""Whole checkpoints that stay: one may be read while the next is finished."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +66,14 @@ class CheckpointFolder:
         return [self.name_part(version, number) for number in manifest.parts]
 
     def complete_checkpoint(self, manifest: CheckpointManifest) -> None:
-        """All parts are written: says so for good, and removes what is too old."""
+        """All parts are written: says so for good."""
         for number in manifest.parts:
             if not (part := self.name_part(manifest.version, number)).exists():
                 raise FileNotFoundError(f"{part} is not there: is it the same folder on all machines?")
         replace_file(self._manifest(manifest.version), encode(manifest))
-        self._remove_old(manifest.version)
 
-    def _remove_old(self, newest: int) -> None:
+    def remove_old(self, newest: int) -> None:
+        """Of those below this number: what is torn, or too old."""
         whole = sorted(version for version, _, suffix in self._find_all() if suffix)
         kept = whole[-KEPT:]
         # First what says that a checkpoint is whole.
@@ -105,10 +105,20 @@ class CheckpointFolder:
 def replace_file(path: Path, content: bytes) -> None:
     """Writes a file that is there wholly or not at all, also after the machine has lost its power."""
     writing = path.with_name(path.name + ".writing")
-    with writing.open("wb") as file:
-        file.write(content)
-        file.flush()
-        keep_file(file.fileno(), writing, path)
+    try:
+        with writing.open("wb") as file:
+            file.write(content)
+            file.flush()
+            keep_file(file.fileno(), writing, path)
+    except BaseException:
+        remove_writing(writing)
+        raise
+
+
+def remove_writing(writing: Path) -> None:
+    """What could not be written takes no room; why it could not is what is told."""
+    with contextlib.suppress(OSError):
+        writing.unlink()
 
 
 def keep_file(descriptor: int, writing: Path, path: Path) -> None:

@@ -42,6 +42,9 @@ class CheckpointKeeper:
         self._until = self._now() + max(every, SAVE_SECONDS)  # for the one that is being written
         self._quiet = 0.0
         self._task: asyncio.Task[None] | None = None
+        self._removing: asyncio.Task[None] | None = None
+        self._tried = 0  # the last that all servers had written
+        self._late = 0  # the last that they had not in time
         self.newest = self.largest = 0
 
     async def read_folder(self) -> None:
@@ -58,15 +61,22 @@ class CheckpointKeeper:
     def order_checkpoint(self, table: SlotTable, running: Collection[RunningServer]) -> SlotTable:
         """The table that asks for one, where that is due; else the same object."""
         now = self._now()
-        writing = table.checkpoint == table.version > self.newest and now < self._until
+        unfinished = table.checkpoint == table.version > max(self.newest, self._tried)
+        if unfinished and now >= self._until and self._late != table.version:
+            self._late = table.version
+            self._complain(f"not all servers have written checkpoint {table.version} in time")
+        writing = self._task is not None or (unfinished and now < self._until)
         if now < self._due or writing or not can_be_saved(table, running):
             return table
         self._due, self._until = now + self._every, now + max(self._every, SAVE_SECONDS)
+        if self._removing is None:  # what none will finish any more
+            self._removing = asyncio.create_task(self._remove_old(table.version + 1), name="old checkpoints")
         return replace(table, version=table.version + 1, checkpoint=table.version + 1)
 
     def finish_checkpoint(self, table: SlotTable, running: Collection[RunningServer]) -> None:
         """Says for good that it is whole, once all parts are written."""
-        if self._task is None and table.checkpoint > self.newest and is_saved(table, running):
+        if self._task is None and table.checkpoint > max(self.newest, self._tried) and is_saved(table, running):
+            self._tried = table.version
             parts = tuple(table.servers[at].number for at in sorted(set(table.primary)))
             manifest = CheckpointManifest(table.version, parts)
             self._task = asyncio.create_task(self._write(manifest), name=f"checkpoint {table.version}")
@@ -78,19 +88,25 @@ class CheckpointKeeper:
 
     async def close(self) -> None:
         """Waits for nothing."""
-        if self._task is not None:
-            await cancel(self._task)
+        await cancel(*(each for each in (self._task, self._removing) if each is not None))
 
     async def _write(self, manifest: CheckpointManifest) -> None:
         try:
             await asyncio.to_thread(self._folder.complete_checkpoint, manifest)
             self.newest = manifest.version
         except OSError as error:
-            self._until = self._now()
             self._complain(str(error))
         finally:
             self._task = None
             self._changed()
+
+    async def _remove_old(self, newest: int) -> None:
+        try:
+            await asyncio.to_thread(self._folder.remove_old, newest)
+        except OSError as error:
+            self._complain(str(error))
+        finally:
+            self._removing = None
 
     def _complain(self, why: str) -> None:
         if self._now() >= self._quiet:

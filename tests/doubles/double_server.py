@@ -2,7 +2,8 @@
 
     python double_server.py [HOW ...]
 
-HOW: `dies` before it is ready; `hangs` once it is ready; `mumbles`; `joins`: what it copies is whole with each table.
+HOW: `dies` before it is ready; `hangs` once it is ready; `mumbles`; `joins`: what it copies is whole with each table;
+`damaged`: it ends at the second table.
 """
 
 import json
@@ -28,6 +29,8 @@ def obey(line: bytes) -> None:
     if "dies" in how:
         sys.exit("cannot begin")
     print(f"orders of {orders['table']['version']} to {orders['incarnation']}", flush=True)
+    if "damaged" in how and orders["table"]["version"] > 1:
+        sys.exit("the rows of a checkpoint cannot be read: part-0 is damaged")
     if "mumbles" in how:
         print("ready: somewhere", flush=True)
         return

@@ -28,5 +28,5 @@ def test_all_nodes_of_a_job_must_say_the_same_of_its_servers() -> None:
 
     assert fingerprint("--servers=2:4") == fingerprint("--servers=2:4", "--ps-replicas=1") == "2:4 replicas=1"
     saved = fingerprint("--servers=1", "--ps-checkpoint=/rows")
-    assert saved == "1 replicas=0 checkpoint=/rows every=60" != fingerprint("--servers=1", "--ps-checkpoint=/others")
+    assert saved == "1 replicas=0 checkpoint=/rows every=300" != fingerprint("--servers=1", "--ps-checkpoint=/others")
     assert (fingerprint("--servers=1"), fingerprint()) == ("1 replicas=0", "")

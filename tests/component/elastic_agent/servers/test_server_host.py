@@ -17,7 +17,7 @@ from elastic_run.adapters.plain import Plain
 from elastic_run.adapters.servers.job_servers import JobServers
 from elastic_run.elastic_agent.inbox import Inbox
 from elastic_run.elastic_agent.logs.output import Output
-from elastic_run.elastic_agent.machine.node_events import KeyLapsed, KeyResumed, KeyWritten
+from elastic_run.elastic_agent.machine.node_events import KeyLapsed, KeyResumed, KeyWritten, RoundRead
 from elastic_run.elastic_agent.machine.node_state import NodeSettings
 from elastic_run.elastic_agent.servers import server_host
 from elastic_run.elastic_agent.servers.server_host import ServerHost
@@ -26,11 +26,13 @@ from elastic_run.elastic_agent.workers.services import Services
 from elastic_run.master.machine.controller import Terms
 from elastic_run.master.servers.slot_table import NOBODY, SLOTS, RunningServer, ServerPlace, SlotTable
 from elastic_run.rendezvous.base.cancel import cancel
+from elastic_run.rendezvous.header import Header
 from elastic_run.rendezvous.keys import Keys
 from elastic_run.rendezvous.member import Fingerprint, Member, Report
 from elastic_run.rendezvous.membership import Registration
+from elastic_run.rendezvous.reasons import NodeFailed
 from elastic_run.rendezvous.round import Policy
-from elastic_run.rendezvous.store.contract import KeyValue, Put
+from elastic_run.rendezvous.store.contract import Delete, KeyValue, Put
 from elastic_run.rendezvous.store.memory_store import MemoryStore
 from elastic_run.rendezvous.store.waits import Waits
 from elastic_run.rendezvous.wire.values import decode, encode
@@ -81,6 +83,12 @@ class Node:
         registration = Registration(member, KEYS.node("a"), 1, lease, 1)
         self.inbox.post(event(registration, Report()) if event is KeyWritten else KeyResumed(registration))
         return lease
+
+    def join_run(self) -> str:
+        """A round of this run is opened."""
+        header = Header(1, "this run", "open", "start", NodeFailed("b", "(start)"), FINGERPRINT)
+        self.inbox.post(RoundRead(header, 1 << 40, None))
+        return self.inbox.state.known.own_run
 
     async def want(self, table: SlotTable) -> None:
         await self.store.txn((), (Put(KEYS.slots, encode(table)),))
@@ -210,6 +218,14 @@ async def test_a_server_that_does_not_answer_for_the_time_of_a_lease_is_killed(n
     assert "server 0 has not answered for 1 s" in node.said
 
 
+@pytest.mark.parametrize("node", [("damaged",)], indirect=True)
+async def test_a_checkpoint_that_cannot_be_read_ends_the_job_and_names_its_file(node: Node) -> None:
+    await node.begin()
+    await node.want(serving(2, await node.registered()))
+    await node.until(lambda: node.host.failure)
+    assert node.host.failure.endswith("the rows of a checkpoint cannot be read: part-0 is damaged")
+
+
 async def test_a_server_that_is_not_ready_in_time_is_given_up(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_host, "READY_SECONDS", 0.001)
     await node.begin()
@@ -257,9 +273,22 @@ async def test_workers_hear_of_a_newer_table_that_serves_and_else_of_the_newest(
     assert decode(JobServers, (await node.host.answer(1)).encode()) == told
 
 
+async def test_rows_that_an_earlier_run_has_lost_are_not_this_ones(node: Node) -> None:
+    await node.begin()
+    server = await node.registered()
+    await node.want(dataclasses.replace(serving(2, server), lost="rows of the day before"))
+    await node.until(lambda: node.host.table.lost)
+    assert node.host.failure == ""
+    await node.store.txn((), (Delete(KEYS.slots),))  # the master of this run does it, before it opens the first round
+    assert node.join_run() == "this run"  # the node may hear of the round first
+    await node.until(lambda: not node.host.table.lost)
+    assert node.host.failure == ""
+
+
 async def test_rows_that_are_lost_are_the_jobs_failure(node: Node) -> None:
     await node.begin()
     await node.registered()
+    node.join_run()
     await node.want(dataclasses.replace(serving(2), lost="its rows are gone"))
     await node.until(lambda: node.host.failure)
     assert node.host.failure == "its rows are gone"

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from elastic_run.master.servers import checkpoint_keeper
 from elastic_run.master.servers.checkpoint_folder import CheckpointFolder, CheckpointManifest
 from elastic_run.master.servers.checkpoint_keeper import CheckpointKeeper, can_be_saved, is_saved
 from elastic_run.master.servers.slot_table import NOBODY, SLOTS, RunningServer, SlotTable
@@ -84,6 +85,47 @@ async def test_a_folder_that_another_machine_sees_elsewhere_is_complained_of_onc
     assert len(said) == 1 and "part-0 is not there: is it the same folder on all machines?" in said[0]
 
 
+async def test_one_that_could_not_be_finished_is_not_tried_again(folder: CheckpointFolder) -> None:
+    changed, said = asyncio.Event(), list[str]()
+    keeper = CheckpointKeeper(folder, 0.0, said.append, changed.set)
+    ordered = keeper.order_checkpoint(TABLE, SERVERS)
+    keeper.finish_checkpoint(ordered, saved_by(8, *SERVERS))
+    await asyncio.wait_for(changed.wait(), 10)
+    changed.clear()
+    write_parts(folder, 8)
+    keeper.finish_checkpoint(ordered, saved_by(8, *SERVERS))
+    await keeper.close()
+    assert (keeper.newest, list(folder.folder.glob("*.json")), changed.is_set()) == (0, [], False)
+
+
+async def test_old_ones_that_cannot_be_removed_do_not_undo_the_new_one(
+    folder: CheckpointFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: object) -> None:
+        raise PermissionError("not permitted")
+
+    changed, said = asyncio.Event(), list[str]()
+    keeper = CheckpointKeeper(folder, 0.0, said.append, changed.set)
+    write_parts(folder, 7)
+    monkeypatch.setattr("shutil.rmtree", refuse)
+    ordered = keeper.order_checkpoint(TABLE, SERVERS)
+    write_parts(folder, 8)
+    keeper.finish_checkpoint(ordered, saved_by(8, *SERVERS))
+    await asyncio.wait_for(changed.wait(), 10)
+    assert (keeper.newest, said) == (8, ["checkpoints of the tables: not permitted"])
+
+
+async def test_one_that_is_late_is_said_and_ordered_anew(
+    folder: CheckpointFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoint_keeper, "SAVE_SECONDS", 0.0)
+    said = list[str]()
+    keeper = CheckpointKeeper(folder, 0.0, said.append, lambda: None)
+    ordered = keeper.order_checkpoint(TABLE, SERVERS)
+    assert keeper.order_checkpoint(ordered, SERVERS).checkpoint == 9
+    assert said == ["checkpoints of the tables: not all servers have written checkpoint 8 in time"]
+
+
 def test_the_newest_two_stay_and_what_is_older_or_torn_goes(folder: CheckpointFolder) -> None:
     other = CheckpointFolder(folder.folder, "a/job-2")
     write_parts(other, 1)
@@ -91,11 +133,13 @@ def test_the_newest_two_stay_and_what_is_older_or_torn_goes(folder: CheckpointFo
     for version in (4, 5, 9):
         write_parts(folder, version)
         folder.complete_checkpoint(CheckpointManifest(version, (0, 3)))
+        folder.remove_old(version)
     write_parts(folder, 7)
     write_parts(folder, 12)
     assert folder.list_versions() == (9, 12)
     write_parts(folder, 10)
     folder.complete_checkpoint(CheckpointManifest(10, (0, 3)))
+    folder.remove_old(10)
     names = {path.name for path in folder.folder.iterdir()}
     assert names == {"a%2Fjob-9", "a%2Fjob-9.json", "a%2Fjob-10", "a%2Fjob-10.json", "a%2Fjob-12"} | {
         "a%2Fjob-2-1",

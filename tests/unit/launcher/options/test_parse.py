@@ -1079,7 +1079,7 @@ def test_servers_have_a_least_and_a_most_number_and_replicas_where_there_are_two
     assert options("--servers=2 --nnodes=1:4").servers == ServerCount(2, 2, 1)
     assert options("--servers=1:4 --standalone").servers == ServerCount(1, 4, 0)
     assert options("--servers=2:4 --ps-replicas=0").servers == ServerCount(2, 4, 0)
-    assert options("--servers=1 --ps-checkpoint=/rows").servers == ServerCount(1, 1, 0, "/rows", 60.0)
+    assert options("--servers=1 --ps-checkpoint=/rows").servers == ServerCount(1, 1, 0, "/rows", 300.0)
     assert str(ServerCount(1, 1, 0, "/rows", 5.0)) == "1 replicas=0 checkpoint=/rows every=5"
     assert str(ServerCount(2, 4, 1)) == "2:4 replicas=1" and str(ServerCount(1, 1, 0)) == "1 replicas=0"
 
@@ -1096,6 +1096,7 @@ def test_servers_have_a_least_and_a_most_number_and_replicas_where_there_are_two
         ("--servers=1:3 --ps-replicas=1", "--ps-replicas=1: one server has no other: write --servers=2 or more"),
         ("--ps-replicas=1", "--ps-replicas=1 is for parameter servers: write --servers=2 as well"),
         ("--ps-checkpoint=rows", "--ps-checkpoint=rows is for parameter servers: write --servers=2 as well"),
+        ("--servers=1 --ps-checkpoint=", "--ps-checkpoint= is empty: write --ps-checkpoint=DIR"),
         ("--servers=1 --ps-checkpoint-every=5", "says when, and not where: write --ps-checkpoint=DIR as well"),
         ("--servers=1 --ps-checkpoint=/rows --ps-checkpoint-every=0", "write --ps-checkpoint-every=1 or more"),
         ("--servers=1 --ps-checkpoint=/rows --ps-checkpoint-every=often", "is not a number of seconds"),
