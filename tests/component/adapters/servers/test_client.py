@@ -5,10 +5,12 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from elastic_run.adapters.servers import client
 from elastic_run.adapters.servers.errors import PushRefused, ServerFull, ServerGone, TableMisused
 from elastic_run.adapters.servers.requests import PullRows, PushGradients, Request
 from elastic_run.adapters.servers.specs import SGD, TableSpec, Zeros
@@ -176,6 +178,28 @@ def test_who_does_not_answer_is_named_when_time_is_up(servers: ManyServers) -> N
         ServerGone, match=r"server 0 .*\(.*refused\), .*server 2 .*\(it has version 2 of the slot table\)"
     ):
         worker.rows(*range(50))
+
+
+def test_a_server_that_begins_with_a_checkpoint_is_waited_for_longer(
+    servers: ManyServers, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(client, "RESTORE_SECONDS", 1.0)
+    monkeypatch.setattr(client, "QUIET", 0.1)
+    servers.tell_servers(table := replace(servers.table(deal_slots(0, 1, 2)), restore=7))
+    servers.tell_agent(table)
+    beginning = servers.servers[1]
+    beginning.open.clear()
+    threading.Timer(0.5, beginning.open.set).start()
+    worker = CountingWorker(servers, 0.2)
+    assert "waits for server 1 on node here: it reads checkpoint 7" in capsys.readouterr().err
+    beginning.open.clear()  # who has answered once is waited for as ever
+    with pytest.raises(ServerGone, match=r"it is silent.* in 0.2 s"):
+        worker.rows(*range(50))
+    beginning.open.set()
+    other = servers.servers[2]
+    other.open.clear()
+    with pytest.raises(ServerGone, match=r"server 2 on node here has not answered \(it reads checkpoint 7\).* in 1 s"):
+        CountingWorker(servers, 0.2)
 
 
 def test_a_push_that_one_server_had_no_room_for_goes_again_before_the_next(servers: ManyServers) -> None:
