@@ -260,11 +260,11 @@ class ServersConnection:
             each.due, each.why = due, why
 
     def _take_table(self, jobs: JobServers) -> None:
-        if self._routes is not None and jobs.table.version <= self._routes.table.version:
-            return
-        if self._jobs is None or self._jobs.tls != jobs.tls:
+        if self._jobs is None or self._jobs.tls != jobs.tls:  # renewed, and the table may be the same
             self._tls = jobs.tls.make_client() if jobs.tls else None
         self._jobs = jobs
+        if self._routes is not None and jobs.table.version <= self._routes.table.version:
+            return
         if not jobs.table.serves:
             return
         self._routes, self._behind = Routes(jobs.table), False

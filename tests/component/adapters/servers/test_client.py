@@ -18,7 +18,7 @@ from elastic_run.rendezvous.identity.contexts import Identity
 from elastic_run.rendezvous.identity.secret import new_secret
 from elastic_run.rendezvous.identity.servers import ServersIssuer
 
-from ....doubles.many_servers import DoubleServer, ManyServers, deal_slots, many_servers
+from ....doubles.many_servers import DoubleServer, DoubleSource, ManyServers, deal_slots, many_servers
 from ....sampling import sample_seeds
 from .counting_worker import CountingWorker, dying_worker, train_shards
 
@@ -253,6 +253,29 @@ def test_servers_of_other_machines_are_reached_with_what_the_agent_gives() -> No
         servers.move(1, 2)
         assert set(worker.rows(*many)) == {1.0}
         assert all(any(isinstance(each, PullRows) for each in server.asked) for server in far)
+
+
+def test_renewed_certificates_are_taken_where_the_table_is_the_same() -> None:
+    server_tls, worker_tls = ServersIssuer(Identity(new_secret()), "job").certificates(time.time())
+    _, of_another_job = ServersIssuer(Identity(new_secret()), "job").certificates(time.time())
+    with many_servers(1) as servers:
+        servers.worker_tls = of_another_job
+        far = servers.add(server_tls)
+        worker = CountingWorker(servers)
+        servers.move(1)
+        answer = DoubleSource.look
+
+        def renew(source: DoubleSource) -> None:
+            """An agent answers after a second, also with no newer table."""
+            if source.asked and source._version == servers.known.version:  # pyright: ignore[reportPrivateUsage]
+                servers.worker_tls = worker_tls
+                source._version = 0  # pyright: ignore[reportPrivateUsage]
+            answer(source)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(DoubleSource, "look", renew)
+            assert worker.rows(1, 2) == [0.0, 0.0]
+        assert any(isinstance(each, PullRows) for each in far.asked)
 
 
 def test_what_is_not_read_yet_does_not_block_what_is_sent(servers: ManyServers) -> None:
