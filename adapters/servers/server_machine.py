@@ -213,7 +213,9 @@ class ServerMachine:
                 self._parked.append(asked)
             else:
                 self._answer(asked, self._do_told(asked, request))
-        except (TableMisused, TableFull, ValueError) as error:
+        except TableFull as error:
+            self._answer(asked, Reply("full", str(error)))
+        except (TableMisused, ValueError) as error:
             self._answer(asked, Reply("misused", str(error)))
 
     def _must_wait(self, request: PeerRequest) -> bool:

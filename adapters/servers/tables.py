@@ -150,10 +150,13 @@ def find_parts(parts: Sequence[TablePart]) -> list[FoundPart]:
 
 
 def apply_parts(found: Sequence[FoundPart], reuse: bool) -> int:
-    """Makes the rows that are missing, and takes one step on each. How many rows changed. See `Rows.make`."""
-    for each in found:
-        part = each.part
-        part.rows.apply(part.rows.make(part.ids, each.places, reuse), part.gradients)
+    """Makes the rows that are missing, and takes one step on each. How many rows changed. See `Rows.make`.
+
+    Raises TableFull, where no row has changed.
+    """
+    made = [each.part.rows.make(each.part.ids, each.places, reuse) for each in found]
+    for each, places in zip(found, made, strict=True):
+        each.part.rows.apply(places, each.part.gradients)
     return sum(len(each.part.ids) for each in found)
 
 
