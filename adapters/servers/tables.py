@@ -8,9 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...rendezvous.base.frozen import dataclass, replace
-from . import kernels
+from . import frames, kernels
 from .errors import TableMisused
-from .requests import TableStatus
 from .rows import Rows, TableFull
 from .server_events import Array, Arrays
 from .slot_sets import SlotSet
@@ -52,7 +51,6 @@ class Tables:
     def __init__(self, memory: int) -> None:
         self._memory = memory
         self._tables: dict[str, Rows] = {}
-        self._asked: dict[str, list[int]] = {}  # pulls and pushes
 
     @property
     def specs(self) -> tuple[TableSpec, ...]:
@@ -67,7 +65,6 @@ class Tables:
                 self._tables[spec.name] = found = Rows(spec, self._memory)
             except OSError as error:
                 raise TableFull(f"table {spec.name!r}: no room to reserve for its rows ({error.strerror})") from None
-            self._asked[spec.name] = [0, 0]
         elif difference := spec.describe_difference(found.spec):
             raise TableMisused(
                 f"table {spec.name!r} is there already, with {difference}: declare it the same on every rank"
@@ -87,8 +84,7 @@ class Tables:
             raise TableMisused(f"a pull of {len(tables)} tables came with {len(arrays)} arrays")
         for ids in arrays:
             _check_ids(ids, slots)
-        for name in names:
-            self._asked[name][0] += 1
+        frames.check_size(sum(4 * len(ids) * rows.spec.columns for rows, ids in zip(tables, arrays, strict=True)))
         return [rows.read(rows.find(ids), ids) for rows, ids in zip(tables, arrays, strict=True)]
 
     def read_push(self, names: Sequence[str], arrays: Arrays, slots: SlotSet) -> list[TablePart]:
@@ -109,7 +105,6 @@ class Tables:
                     f"table {name!r}: a gradient is not a finite number; nothing of this push was applied. Declare the "
                     "table with unusable='skip' to leave such rows out"
                 )
-            self._asked[name][1] += 1
             parts.append(TablePart(rows, ids, gradients))
         return parts
 
@@ -135,13 +130,6 @@ class Tables:
     def remove_some(self) -> bool:
         """A few of the rows that are to go. Whether there are more."""
         return any(rows.remove_some() for rows in self._tables.values())  # the first that has such rows
-
-    def read_status(self) -> tuple[TableStatus, ...]:
-        """Of each table."""
-        return tuple(
-            TableStatus(name, rows.count, rows.count * rows.row_bytes, *self._asked[name])
-            for name, rows in self._tables.items()
-        )
 
 
 def find_parts(parts: Sequence[TablePart]) -> list[FoundPart]:
