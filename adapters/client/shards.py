@@ -205,6 +205,8 @@ class Shards(Iterator[Shard]):
             elastic_run.exceptions.AgentGone: the launcher has ended.
             elastic_run.exceptions.AgentTimeout: the launcher does not answer.
         """
+        if pushes.registered:
+            self._leaser.check_alone()
         while (taken := self._rest() or self._leaser.take()) is not None:
             span, offset = taken
             end = len(span)
