@@ -100,11 +100,7 @@ class Tables:
                     f"table {name!r}: {len(ids)} ids have gradients of {gradients.dtype} {gradients.shape}, and not of "
                     f"float32 {(len(ids), rows.spec.columns)}"
                 )
-            if rows.spec.unusable == "refuse" and kernels.has_unusable(gradients):
-                raise TableMisused(
-                    f"table {name!r}: a gradient is not a finite number; nothing of this push was applied. Declare the "
-                    "table with unusable='skip' to leave such rows out"
-                )
+            check_usable(rows.spec, gradients)
             parts.append(TablePart(rows, ids, gradients))
         return parts
 
@@ -130,6 +126,16 @@ class Tables:
     def remove_some(self) -> bool:
         """A few of the rows that are to go. Whether there are more."""
         return any(rows.remove_some() for rows in self._tables.values())  # the first that has such rows
+
+
+def check_usable(spec: TableSpec, gradients: Array) -> None:
+    """Raises TableMisused where some are no finite numbers, and the table refuses such."""
+    if spec.unusable == "refuse" and kernels.has_unusable(gradients):
+        raise TableMisused(
+            f"table {spec.name!r}: a gradient is not a finite number; nothing of this push was applied, its gradients "
+            "are dropped, and its records are not marked. Compute them again, or declare the table with "
+            "unusable='skip' to leave such rows out"
+        )
 
 
 def find_parts(parts: Sequence[TablePart]) -> list[FoundPart]:
