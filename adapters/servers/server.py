@@ -42,6 +42,7 @@ from .server_events import (
     Peer,
     PeerAnswered,
     PeerBroken,
+    SayWords,
     ServerAsked,
     ServerEffect,
     ServerEvent,
@@ -143,6 +144,7 @@ class ServedMachine:
             for path in self._checkpoints.read_parts(table.restore):
                 for _ in reader.read_part(path):
                     await asyncio.sleep(0)
+        machine.tables.note_restored(table.restore)
         if missing := int((wanted & ~reader.found).sum()):
             raise PartDamaged(f"checkpoint {table.restore} lacks {missing} slots")
 
@@ -206,6 +208,8 @@ class ServedMachine:
                 case CopiesWhole(version):
                     self._joined = version
                     self.say_ready()
+                case SayWords(words):
+                    print_words(words)
                 case WantTurn():
                     asyncio.get_running_loop().call_soon(self._do, CopyTurn())
 

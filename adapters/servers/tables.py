@@ -51,6 +51,7 @@ class Tables:
     def __init__(self, memory: int) -> None:
         self._memory = memory
         self._tables: dict[str, Rows] = {}
+        self._restored: dict[str, int] = {}  # by table, the checkpoint that it comes from
 
     @property
     def specs(self) -> tuple[TableSpec, ...]:
@@ -66,10 +67,19 @@ class Tables:
             except OSError as error:
                 raise TableFull(f"table {spec.name!r}: no room to reserve for its rows ({error.strerror})") from None
         elif difference := spec.describe_difference(found.spec):
+            if checkpoint := self._restored.get(spec.name):
+                raise TableMisused(
+                    f"table {spec.name!r} comes from checkpoint {checkpoint} of an earlier run, with {difference}: "
+                    "declare it as it was, or give this job another --ps-checkpoint folder or --rdzv-id"
+                )
             raise TableMisused(
                 f"table {spec.name!r} is there already, with {difference}: declare it the same on every rank"
             )
         return found.count
+
+    def note_restored(self, checkpoint: int) -> None:
+        """What there is now comes from that checkpoint."""
+        self._restored = dict.fromkeys(self._tables, checkpoint)
 
     def find_table(self, name: str) -> Rows:
         """Raises TableMisused."""

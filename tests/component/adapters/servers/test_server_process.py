@@ -256,6 +256,8 @@ def test_rows_marks_and_steps_go_through_a_checkpoint_to_another_number_of_serve
         assert (after[odd] == before[1]).all()
         assert one.ask(ReadMarks("d", 0, 0, 9))[0].marks == (1, 2)
         assert one.ask(OpenTable(TABLE, 9))[0].count == len(ids)  # as it was declared before
+        refused, _ = one.ask(OpenTable(replace(TABLE, seed=7), 9))
+        assert "table 't' comes from checkpoint 2 of an earlier run, with seed" in refused.text
         (start,) = [path for path in folder.read_parts(2) if path.name == "part-1"]
         start.write_bytes(start.read_bytes()[:-1] + b"?")
         other = Process(1, "n", None, *words)
