@@ -263,17 +263,17 @@ def test_renewed_certificates_are_taken_where_the_table_is_the_same() -> None:
         far = servers.add(server_tls)
         worker = CountingWorker(servers)
         servers.move(1)
-        answer = DoubleSource.look
+        ask = DoubleSource.ask_agent
 
-        def renew(source: DoubleSource) -> None:
+        def renew(source: DoubleSource, version: int) -> None:
             """An agent answers after a second, also with no newer table."""
-            if source.asked and source._version == servers.known.version:  # pyright: ignore[reportPrivateUsage]
+            if version == servers.known.version:
                 servers.worker_tls = worker_tls
-                source._version = 0  # pyright: ignore[reportPrivateUsage]
-            answer(source)
+                version = 0
+            ask(source, version)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(DoubleSource, "look", renew)
+            patch.setattr(DoubleSource, "ask_agent", renew)
             assert worker.rows(1, 2) == [0.0, 0.0]
         assert any(isinstance(each, PullRows) for each in far.asked)
 
