@@ -119,12 +119,6 @@ _numbers: dict[tuple[Client, int, str], _Numbers] = {}
 """By client, part and dataset. It belongs to the process, because to the ledger the process is one."""
 
 
-def list_opened() -> "list[Leaser]":
-    """Those of this process that are open."""
-    holders = [each.holder() for each in _numbers.values() if each.holder]
-    return [each for each in holders if each and each.opened and not each.closed and each.pid == os.getpid()]
-
-
 @dataclass(eq=False)
 class Leaser:
     """One owner's requests, one at a time, and what it has.
@@ -198,16 +192,6 @@ class Leaser:
                 self._exchange(self._wants())
             self.given = time.monotonic()
             return span, piece.offset
-
-    def check_alone(self) -> None:
-        """Raises ShardsMisused where a shard of another dataset is begun here."""
-        for each in list_opened():
-            if each is not self and each.client == self.client and each.begun and not each.rest:
-                raise ShardsMisused(
-                    f"{each.not_done()}, and a shard of {self.layout.name!r} is wanted: what is computed from two "
-                    "shards at a time cannot be told apart where its gradients go to tables. Call done() of a shard "
-                    "before the next, also of another dataset"
-                )
 
     def said(self, span: Span, offset: int) -> None:
         """Something is done of a shard that was given out here."""

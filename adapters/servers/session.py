@@ -9,7 +9,7 @@ import numpy as np
 
 from ...rendezvous.base.frozen import dataclass
 from ..client import pushes
-from ..client.ledger_client import list_opened
+from ..client.shards import list_opened
 from . import kernels
 from .client import Answer, Exchange, ServersConnection, Split, merge
 from .errors import PushRefused, TableMisused

@@ -33,9 +33,9 @@ class RowsGradient:
         self._table = table
         self._found: Tensor | None = None
         self._taken = False
-        rows.register_post_accumulate_grad_hook(self._keep)
+        rows.register_post_accumulate_grad_hook(self._keep_gradient)
 
-    def _keep(self, rows: Tensor) -> None:
+    def _keep_gradient(self, rows: Tensor) -> None:
         if self._taken:
             raise TableMisused(
                 f"table {self._table!r}: backward() comes a second time to rows whose gradient was pushed already: "
@@ -43,7 +43,7 @@ class RowsGradient:
             )
         self._found = rows.grad
 
-    def take(self) -> "Array | None":
+    def take_gradient(self) -> "Array | None":
         """(n, columns) float32; None where there is none yet. From then on no more may come."""
         self._taken = self._found is not None
         return None if self._found is None else self._found.cpu().numpy()
@@ -113,7 +113,7 @@ class Embedding(nn.Module):
         leaf = torch.as_tensor(rows).to(ids.device)
         if self.training and torch.is_grad_enabled():
             awaited = RowsGradient(leaf.requires_grad_(), table)
-            here.await_gradient(table, distinct, awaited.take, awaited.may_come)
+            here.await_gradient(table, distinct, awaited.take_gradient, awaited.may_come)
         places = torch.as_tensor(inverse).to(ids.device)
         if offsets is None:
             return functional.embedding(places.reshape(ids.shape), leaf)

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
+from elastic_run.adapters.servers import session
 from elastic_run.adapters.servers.client import ServersConnection
 from elastic_run.adapters.servers.errors import TableMisused
 from elastic_run.adapters.servers.session import ServersClient
@@ -24,7 +25,7 @@ def servers() -> Iterator[ManyServers]:
 def client(servers: ManyServers, monkeypatch: pytest.MonkeyPatch) -> ServersClient:
     made = ServersClient(connection := ServersConnection(servers.source()))
     servers.ends.callback(connection.close)
-    monkeypatch.setattr(embedding, "_client", lambda: made)
+    monkeypatch.setattr(session, "session", lambda: made)
     return made
 
 
