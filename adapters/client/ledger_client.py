@@ -177,7 +177,7 @@ class Leaser:
             self._measure()
             self.begin()
             if len(self.begun) >= HELD:
-                raise ShardsNotDone(f"{self._not_done()}; a rank cannot hold more at once: call done() of each")
+                raise ShardsNotDone(f"{self.not_done()}; a rank cannot hold more at once: call done() of each")
             self._look()
             if self.tracking == "ack":
                 self._ask_of_lost()
@@ -479,11 +479,12 @@ class Leaser:
     def _all_done(self) -> None:
         if self.begun:
             raise ShardsNotDone(
-                f"there are no more shards for this rank, and {self._not_done()}: call done() on each when its "
+                f"there are no more shards for this rank, and {self.not_done()}: call done() on each when its "
                 "records are used, before the loop asks for the next; or finish them now, and start the loop again"
             )
 
-    def _not_done(self) -> str:
+    def not_done(self) -> str:
+        """Which shards are begun, in words."""
         with self.lock:
             keys = [span.key for span in self.begun.values()]
         more = f" and {len(keys) - 5} more" if len(keys) > 5 else ""

@@ -10,6 +10,7 @@ Here is what a script sees of it. Leases are asked for before they are needed (`
 travels with the next request, so a worker does not wait for a round trip. Its errors: `elastic_run.exceptions`.
 """
 
+import os
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,26 @@ from ...master.data.shard import Files, Layout, Span
 from . import pushes
 from .ledger_client import Client, Leaser, NoLedger, ShardsMisused, client_of
 from .saves import Saves
+
+
+_leasers: "weakref.WeakSet[Leaser]" = weakref.WeakSet()
+"""Of this process's datasets."""
+
+
+def list_opened() -> list[Leaser]:
+    """Those of this process that are open."""
+    return [each for each in _leasers if each.opened and not each.closed and each.pid == os.getpid()]
+
+
+def check_alone(leaser: Leaser) -> None:
+    """Raises ShardsMisused where a shard of another dataset is begun here."""
+    for each in list_opened():
+        if each is not leaser and each.client == leaser.client and each.begun and not each.rest:
+            raise ShardsMisused(
+                f"{each.not_done()}, and a shard of {leaser.layout.name!r} is wanted: what is computed from two shards "
+                "at a time cannot be told apart where its gradients go to tables. Call done() of a shard before the "
+                "next, also of another dataset"
+            )
 
 
 class Shard:
@@ -186,6 +207,7 @@ class Shards(Iterator[Shard]):
         self._layout.dataset(commit)  # refuses another tracking mode
         client = client_of(environment)
         self._leaser = Leaser(self._layout, commit, client, 0, Saves(environment) if client.rank == 0 else None)
+        _leasers.add(self._leaser)
         # At exit as well, so that a script that leaves its loop early gives back what it has.
         self._finalizer = weakref.finalize(self, self._leaser.quit)
 
@@ -205,6 +227,8 @@ class Shards(Iterator[Shard]):
             elastic_run.exceptions.AgentGone: the launcher has ended.
             elastic_run.exceptions.AgentTimeout: the launcher does not answer.
         """
+        if pushes.registered:
+            check_alone(self._leaser)
         while (taken := self._rest() or self._leaser.take()) is not None:
             span, offset = taken
             end = len(span)

@@ -4,8 +4,10 @@ Servers are lost and slots move: then a newer slot table says who answers now, a
 that. To ask again does no harm, because a server knows by its marks which pushes it has applied.
 """
 
+import math
 import select
 import ssl
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -28,8 +30,14 @@ from .table_source import TableSource
 SECONDS = 60.0
 """That servers may take until one more has answered, or a newer table is there."""
 
-START_SECONDS = 180.0
-"""That the job's servers may take to start: their loops are compiled once."""
+START_SECONDS = 300.0
+"""That the job's servers may take to start, and each of them to its first answer: their loops are compiled once."""
+
+RESTORE_SECONDS = 600.0
+"""The same where they begin with the rows of a checkpoint, which they read first."""
+
+QUIET = 20.0
+"""Seconds that a first answer may take before a person is told what is waited for."""
 
 SILENCE = 0.25
 """Seconds without an answer after which the agent is asked for a newer table."""
@@ -117,6 +125,8 @@ class ServersConnection:
         self._jobs: JobServers | None = None
         self._tls: ssl.SSLContext | None = None
         self._behind = False  # a newer table is wanted
+        self._heard: set[str] = set()  # incarnations that have ever answered
+        self._told_at = math.inf  # when a person is told that servers begin
         self.repeated = 0
 
     def ask_servers(self, split: Split) -> list[Answer]:
@@ -136,17 +146,19 @@ class ServersConnection:
         Raises TableMisused, ServerFull, PushRefused when all have answered and one of them so; ServerGone; AgentGone.
         """
         moved, answered = time.monotonic(), len(exchange.answers)
+        self._told_at = moved + QUIET
         while not exchange.is_whole:
             if exchange.routes is not self._routes and self._routes:
                 exchange.split_anew(self._routes)
                 self.repeated += 1
                 moved, answered = time.monotonic(), 0
             self._send_due(exchange)
-            self._wait_turn(exchange, moved)
+            seconds = self._patience(exchange)
+            self._wait_turn(exchange, moved, seconds)
             if len(exchange.answers) > answered:
                 moved, answered = time.monotonic(), len(exchange.answers)
-            elif time.monotonic() > moved + self._seconds:
-                raise ServerGone(self._describe_missing(exchange))
+            elif time.monotonic() > moved + seconds:
+                raise ServerGone(self._describe_missing(exchange, seconds))
         self._behind = False
         for refused, error in (("records", PushRefused), ("misused", TableMisused), ("full", ServerFull)):
             for each in exchange.asked:
@@ -189,11 +201,24 @@ class ServersConnection:
                     raise
         return ServerLine("", server.remote, self._tls, SERVER_NAME)
 
-    def _wait_turn(self, exchange: Exchange, moved: float) -> None:
+    def _patience(self, exchange: Exchange) -> float:
+        """Seconds for the next answer: more while a server begins. Says what is waited for, once."""
+        begin = [each for each in exchange.asked if not each.answer and each.server.incarnation not in self._heard]
+        if not begin or exchange.routes is None:
+            return self._seconds
+        for each in begin:
+            each.why = describe_start(exchange.routes.table) if each.due is None else each.why
+        if time.monotonic() >= self._told_at:
+            self._told_at = math.inf
+            words = ", ".join(f"server {each.server.number} on node {each.server.node}" for each in begin)
+            print(f"[elastic-run] this worker waits for {words}: {begin[0].why}", file=sys.stderr, flush=True)
+        return max(self._seconds, start_seconds(exchange.routes.table))
+
+    def _wait_turn(self, exchange: Exchange, moved: float, seconds: float) -> None:
         """Waits for whatever comes first, and takes it."""
         assert self._routes is not None
         now = time.monotonic()
-        waits = [now + SILENCE, moved + self._seconds]
+        waits = [now + SILENCE, moved + seconds]
         waits += [each.due for each in exchange.asked if each.due is not None and not each.answer]
         if self._behind or now >= moved + SILENCE:
             self._source.ask_agent(self._routes.table.version)
@@ -219,6 +244,7 @@ class ServersConnection:
             if not self._sent[incarnation]:
                 raise Malformed("an answer to nothing")
             each = self._sent[incarnation].popleft()
+            self._heard.add(incarnation)
             if reply.refused != "moved":
                 each.answer = reply, arrays
                 continue
@@ -234,11 +260,11 @@ class ServersConnection:
             each.due, each.why = due, why
 
     def _take_table(self, jobs: JobServers) -> None:
-        if self._routes is not None and jobs.table.version <= self._routes.table.version:
-            return
-        if self._jobs is None or self._jobs.tls != jobs.tls:
+        if self._jobs is None or self._jobs.tls != jobs.tls:  # renewed, and the table may be the same
             self._tls = jobs.tls.make_client() if jobs.tls else None
         self._jobs = jobs
+        if self._routes is not None and jobs.table.version <= self._routes.table.version:
+            return
         if not jobs.table.serves:
             return
         self._routes, self._behind = Routes(jobs.table), False
@@ -249,26 +275,36 @@ class ServersConnection:
 
     def _await_table(self) -> Routes:
         """The first. Raises ServerGone, TableMisused, AgentGone."""
-        until = time.monotonic() + START_SECONDS
+        begun = time.monotonic()
         while self._routes is None:
-            if time.monotonic() > until:
-                table = self._jobs.table if self._jobs else SlotTable()
+            table = self._jobs.table if self._jobs else SlotTable()
+            if time.monotonic() > begun + (seconds := start_seconds(table)):
                 raise ServerGone(
-                    f"the job's servers have not started in {START_SECONDS:g} s: {len(table.servers)} of "
+                    f"the job's servers have not started in {seconds:g} s: {len(table.servers)} of "
                     f"{len(table.places)} run"
                 )
             self._source.ask_agent(0)
             self._take_table(self._source.read_answer())
         return self._routes
 
-    def _describe_missing(self, exchange: Exchange) -> str:
+    def _describe_missing(self, exchange: Exchange, seconds: float) -> str:
         words = ", ".join(
             f"server {each.server.number} on node {each.server.node} has not answered ({each.why})"
             for each in exchange.asked
             if not each.answer
         )
         version = exchange.routes.table.version if exchange.routes else 0
-        return f"{words}; and in {self._seconds:g} s nothing newer than version {version} of the slot table has come"
+        return f"{words}; and in {seconds:g} s nothing newer than version {version} of the slot table has come"
+
+
+def start_seconds(table: SlotTable) -> float:
+    """That servers may take to start under that table."""
+    return RESTORE_SECONDS if table.restore else START_SECONDS
+
+
+def describe_start(table: SlotTable) -> str:
+    """What a server may be at that has never answered."""
+    return f"it reads checkpoint {table.restore}" if table.restore else "it has not given its first answer yet"
 
 
 def merge(ids: Array) -> tuple[Array, Array]:

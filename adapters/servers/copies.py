@@ -10,19 +10,23 @@ source and target: a new version does not break a copy off. Whether whole copies
 tables of which the other may know nothing, is asked under each version.
 """
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from .marks import Marks
 from .outbox import Outbox
 from .requests import BeginCopy, ConfirmCopy, CopyPush, CopyRows, EndCopy, Reply
-from .server_events import Arrays, CopiesWhole, Peer, WantTurn
+from .server_events import Arrays, CopiesWhole, Peer, SayWords, WantTurn
 from .slot_roles import SlotRoles, union_of
 from .slot_sets import NO_SLOTS, SlotSet, read_slots, write_slots
 from .tables import TablePart, Tables, apply_where_present
 
 PIECE, PIECE_BYTES = 16_384, 1 << 22
 """Rows that are sent at a time, and what they may take here: a few milliseconds."""
+
+MOST_BEHIND = 64 << 20
+"""Bytes of pushes that a joining server may have before it: no other begins while it has more."""
 
 
 @dataclass(slots=True)
@@ -36,7 +40,8 @@ class CopyUnderWay:
         ready: the next piece may be sent.
         closing: the end was reached once, and no push may start.
         idle: it waits for a push to be applied, and for no answer.
-        stalled: the other end goes by a newer table: it begins again with that.
+        stalled: the other end goes by a newer table, or has no room: it begins again with a newer table.
+        behind: bytes of each push that was told and is not answered.
     """
 
     number: int
@@ -46,6 +51,12 @@ class CopyUnderWay:
     closing: bool = False
     idle: bool = False
     stalled: bool = False
+    behind: deque[int] = field(default_factory=deque[int])
+
+    @property
+    def holds_pushes(self) -> bool:
+        """None may start."""
+        return self.closing or (not self.stalled and sum(self.behind) > MOST_BEHIND)
 
 
 class Copies:
@@ -69,6 +80,7 @@ class Copies:
         self._active: dict[Peer, CopyUnderWay] = {}
         self._whole: dict[Peer, SlotSet] = {}
         self._confirmed: set[Peer] = set()
+        self._told: set[Peer] = set()  # people were, of its refusal
 
     @property
     def whole(self) -> dict[Peer, SlotSet]:
@@ -83,7 +95,7 @@ class Copies:
     @property
     def are_closing(self) -> bool:
         """No push may start."""
-        return any(copy.closing for copy in self._active.values())
+        return any(copy.holds_pushes for copy in self._active.values())
 
     def follow_roles(self, roles: SlotRoles) -> None:
         """A new version: what is wanted still goes on."""
@@ -171,6 +183,7 @@ class Copies:
             if chosen := [part for part in chosen if len(part.ids)]:
                 names = tuple(part.rows.spec.name for part in chosen)
                 arrays = [array for part in chosen for array in (part.ids, part.gradients)]
+                copy.behind.append(sum(each.nbytes for each in arrays))
                 self._outbox.tell_peer(peer, CopyPush(self._me, copy.number, names, self._version), arrays)
 
     def wake_idle(self) -> None:
@@ -194,9 +207,14 @@ class Copies:
         copy = self._active.get(peer)
         if copy is None or copy.number != request.number:
             return
+        if isinstance(request, CopyPush):
+            copy.behind.popleft()
         if reply.refused == "copy" or (reply.refused == "moved" and reply.version <= self._version):
             self.restart_copy(peer)
         elif reply.refused:
+            if reply.text and peer not in self._told:
+                self._told.add(peer)
+                self._outbox.add_effect(SayWords(f"a server that is to get a copy refuses it: {reply.text}"))
             copy.stalled, copy.closing, copy.ready = True, False, False
         elif copy.stalled or isinstance(request, CopyPush):
             pass

@@ -61,10 +61,15 @@ def pack(head: Any, arrays: Arrays) -> list[bytes | memoryview]:
 
     Any: a value that has their shapes as `arrays`.
     """
-    if (size := sum(each.nbytes for each in arrays)) > MOST_BYTES:
-        raise TableMisused(f"{size >> 20} MiB at a time, and {MOST_BYTES >> 20} is the most: use smaller batches")
+    check_size(sum(each.nbytes for each in arrays))
     body = encode(head)
     return [PREFIX.pack(len(body)) + body, *(_bytes_of(np.ascontiguousarray(each)) for each in arrays if each.size)]
+
+
+def check_size(size: int) -> None:
+    """Raises TableMisused where these are more bytes than a message's arrays may have."""
+    if size > MOST_BYTES:
+        raise TableMisused(f"{size >> 20} MiB at a time, and {MOST_BYTES >> 20} is the most: use smaller batches")
 
 
 def make_arrays(shapes: Sequence[Shape]) -> list[Array]:

@@ -141,10 +141,15 @@ def dial(address: str) -> socket.socket:
     family, kind, protocol, _, there = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)[0]
     made = socket.socket(family, kind, protocol)
     made.setblocking(False)
+    give_up_silent(made)
+    made.connect_ex(there)
+    return made
+
+
+def give_up_silent(made: socket.socket) -> None:
+    """Has the kernel give up a connection by TCP whose other machine is silent, and send small messages at once."""
     made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     made.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, SILENT_MS)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, SILENT_SECONDS)
     made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, SILENT_SECONDS)
-    made.connect_ex(there)
-    return made

@@ -16,6 +16,7 @@ from ...rendezvous.base.frozen import dataclass
 from ...rendezvous.wire.fields import Number
 from ...rendezvous.wire.values import Count, Malformed, Text
 from . import frames, kernels
+from .copies import PIECE, PIECE_BYTES
 from .frames import Shape
 from .marks import Marks
 from .requests import MOST_TABLES, Names, Slots
@@ -23,9 +24,6 @@ from .server_events import Array, Arrays
 from .slot_sets import NO_SLOTS, SlotSet, read_slots, write_slots
 from .specs import TableSpec
 from .tables import Tables
-
-PIECE, PIECE_BYTES = 16_384, 1 << 22
-"""Rows in a piece, and bytes."""
 
 
 class PartDamaged(Exception):

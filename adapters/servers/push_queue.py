@@ -106,6 +106,7 @@ class PushQueue:
         self._task: QueuedTask | None = None
         self._resumed: deque[QueuedTask] = deque()  # pushes that an earlier version has begun
         self._doubts: list[Doubt] = []
+        self._withdrawn: list[QueuedTask] = []  # pushes that one had no room for, and another backup may have
 
     @property
     def is_pushing(self) -> bool:
@@ -199,7 +200,8 @@ class PushQueue:
         self._outbox.tell_peer(peer, request, arrays)
 
     def take_answer(self, peer: Peer, request: Forwarded, reply: Reply) -> None:
-        """Of a backup. One that refuses is waited for until a new version says who is to be."""
+        """Of a backup. One that has no room has the asker refused. One that refuses otherwise is waited for until a
+        new version says who is to be."""
         had_copy = reply.refused == "copy" and peer in self._copies.whole
         if had_copy:
             self._copies.lose_whole(peer)
@@ -207,6 +209,9 @@ class PushQueue:
             return
         if had_copy and peer in self._holders():
             self._forward_to(peer, task)  # of other slots, which it has
+        elif reply.refused == "full" or (reply.refused == "misused" and isinstance(request, ForwardOpen)):
+            self._withdraw(task, reply.refused, f"a server that keeps copies refuses: {reply.text}")
+            self.start_next()
         elif had_copy or not reply.refused:
             del task.waiting[peer]
             self._finish_task()
@@ -225,8 +230,20 @@ class PushQueue:
                 marks = self._marks.read(dataset, shard_index, task.slots)
                 self._outbox.answer(task.connection, Reply(version=self._roles.version, marks=marks))
             case PushGradients(_, source, _):
-                count = self._apply_push(task, source) if task.slots.any() else 0
+                try:
+                    count = self._apply_push(task, source) if task.slots.any() else 0
+                except TableFull as error:  # there was room when it was begun
+                    self._withdraw(task, "full", str(error))
+                    return
                 self._answer(task.connection, "moved" if task.cut else "", count=count)
+        self._copies.wake_idle()
+
+    def _withdraw(self, task: QueuedTask, refused: Refusal, text: str) -> None:
+        """It is not done here. Where the asker does not send it again, its marks tell backups that have it."""
+        self._task = None
+        if isinstance(task.request, PushGradients):
+            self._withdrawn.append(task)
+        self._answer(task.connection, "moved" if task.cut else refused, text)
         self._copies.wake_idle()
 
     def _apply_push(self, task: QueuedTask, source: PushSource) -> int:
@@ -236,8 +253,14 @@ class PushQueue:
         found = _choose_found(task, new)
         count = apply_parts(found, reuse=not self._copies.are_under_way)
         self._marks.advance(source, task.slots)
+        self._withdrawn = [each for each in self._withdrawn if not self._is_applied(each)]
         self._copies.send_applied([each.part for each in found], new)
         return count
+
+    def _is_applied(self, task: QueuedTask) -> bool:
+        """Whether all of a push is in all of its slots."""
+        assert isinstance(task.request, PushGradients)
+        return not (task.slots & ~self._marks.find_applied(task.request.source, task.slots)).any()
 
     def reconnect_peer(self, peer: Peer) -> None:
         """Its connection was lost: it is told again what it has not answered."""
@@ -256,6 +279,9 @@ class PushQueue:
                 self._follow_push(task, task.request)
             else:
                 self._answer(task.connection, "moved")
+        for task in self._withdrawn:
+            self._doubt_withdrawn(task)
+        self._withdrawn = [task for task in self._withdrawn if task.slots.any()]
         for doubt in doubts:
             names = tuple(part.rows.spec.name for part in doubt.parts)
             request = PushGradients(names, doubt.source, roles.version)
@@ -281,6 +307,16 @@ class PushQueue:
         if task.slots.any():
             task.found = find_parts([part.choose_slots(task.slots) for part in parts])
             self._resumed.append(task)
+
+    def _doubt_withdrawn(self, task: QueuedTask) -> None:
+        """Where another is the primary now, it may have been applied there. It does not go on."""
+        assert isinstance(task.request, PushGradients)
+        if (doubtful := task.slots & self._roles.kept).any():
+            self._doubts.append(
+                Doubt(task.request.source, [part.choose_slots(doubtful) for part in task.parts], doubtful)
+            )
+        task.slots = task.slots & self._roles.mine
+        task.found = find_parts([part.choose_slots(task.slots) for part in task.parts])
 
     def is_in_doubt(self, peer: Peer) -> bool:
         """Whether that primary has to say first what it has applied."""

@@ -1,6 +1,6 @@
 """What servers are asked and what they answer, by workers and by each other: values of the wire (loads no numpy).
 
-Each request but `Ping` and `ReadStatus` names the version of the `SlotTable` that the asker goes by. A server that goes
+Each request but `Ping` names the version of the `SlotTable` that the asker goes by. A server that goes
 by a newer one refuses with "moved" and its own version; what is asked under a newer one than the server's waits until
 the server has read that table. Arrays that go with a request or an answer are named in its docstring, in their order.
 """
@@ -101,12 +101,7 @@ class Ping(Tagged):
     """Answered at once."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReadStatus(Tagged):
-    """Wants `Reply.status`."""
-
-
-WorkerRequest = OpenTable | PullRows | PushGradients | ReadMarks | ReadPiece | Ping | ReadStatus
+WorkerRequest = OpenTable | PullRows | PushGradients | ReadMarks | ReadPiece | Ping
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,24 +222,6 @@ Refusal = Literal["", "misused", "full", "records", "moved", "copy"]
 
 
 @dataclass(frozen=True, slots=True)
-class TableStatus:
-    """What one table of one server is and does.
-
-    Attributes:
-        name: of the table.
-        rows: that are there, in slots of any kind.
-        size: bytes that they take.
-        pulls, pushes: requests for it so far.
-    """
-
-    name: Name
-    rows: Number
-    size: Number
-    pulls: Number
-    pushes: Number
-
-
-@dataclass(frozen=True, slots=True)
 class Reply:
     """What a server answers; arrays may come with it.
 
@@ -257,7 +234,6 @@ class Reply:
         marks: how many records of the shard, from its beginning, are applied: each number that is true of some slot
             whose primary this server is, sorted; one of them at least, where it is the primary of any.
         applied: see `AskApplied`.
-        status: see `ReadStatus`.
     """
 
     refused: Refusal = ""
@@ -266,4 +242,3 @@ class Reply:
     count: Number = 0
     marks: Annotated[tuple[Number, ...], Count(SLOTS)] = ()
     applied: Slots = ""
-    status: Annotated[tuple[TableStatus, ...], Count(MOST_TABLES)] = ()

@@ -6,6 +6,7 @@ what stands still for that is one part of many. A row never moves: one that is r
 are to go are removed some at a time.
 """
 
+import contextlib
 import mmap
 from collections.abc import Sequence
 from typing import Any
@@ -72,7 +73,8 @@ class Rows:
         self._places = _reserve((kernels.PARTS, places), np.int64)
         self._masks = np.full(kernels.PARTS, FIRST_PLACES - 1, np.uint64)
         self._held = np.zeros(kernels.PARTS, np.int64)
-        self._free = np.empty(0, np.int64)
+        self._free = np.empty(0, np.int64)  # the first `_freed` of it are free places
+        self._freed = 0
         self._ids = _reserve((most,), np.int64)
         self._slots = _reserve((most,), np.int16)  # NOBODY: the place is free
         self._counts = np.zeros(SLOTS, np.int64)  # of rows, by slot
@@ -91,7 +93,7 @@ class Rows:
     @property
     def count(self) -> int:
         """Rows that there are."""
-        return self.end - len(self._free)
+        return self.end - self._freed
 
     def make(self, ids: Array, rows: Array, reuse: bool = True) -> Array:
         """`rows`, which `find` has given, with a new row, as its initializer says, for each id that had none.
@@ -105,7 +107,7 @@ class Rows:
         missing = kernels.count_parts(ids[absent])
         if not missing.any():
             return rows
-        free = self._free if reuse else self._free[:0]
+        free = self._free[: self._freed if reuse else 0]
         if self.end + int(missing.sum()) - len(free) > self._most:
             raise TableFull(f"table {self.spec.name!r}: more rows than there is room for")
         for part in np.flatnonzero(self._held + missing > (self._masks + np.uint64(1)) * FULL):
@@ -114,8 +116,7 @@ class Rows:
         made = int(kernels.add_rows(self._keys, self._places, self._masks, ids, rows, self.end, free, fresh))
         used = min(made, len(free))
         self.end += made - used
-        if used:
-            self._free = free[: len(free) - used]
+        self._freed -= used
         self._begin_rows(ids[fresh[:made]], rows[fresh[:made]])
         return rows
 
@@ -140,9 +141,17 @@ class Rows:
         self._slots[rows] = NOBODY
         for each in (self._values, *self._states, *self._steps_if_any()):
             each[rows] = 0  # as the next row there finds a place that was never used
-        self._free = np.concatenate([self._free, rows[::-1]])
+        self._add_free(rows[::-1])
         self._gone = self._gone & (self._counts > 0)
         return bool(self._gone.any())
+
+    def _add_free(self, rows: Array) -> None:
+        if (count := self._freed + len(rows)) > len(self._free):
+            longer = np.empty(max(count, 2 * len(self._free)), np.int64)
+            longer[: self._freed] = self._free[: self._freed]
+            self._free = longer
+        self._free[self._freed : count] = rows
+        self._freed = count
 
     def read(self, rows: Array, ids: Array) -> Array:
         """The values of those rows, (n, columns) float32; of an id without a row, what it would begin with."""
@@ -261,5 +270,6 @@ def _reserve(shape: tuple[int, ...], dtype: Any) -> Array:
     if not size:
         return np.zeros(shape, dtype)
     memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NO_RESERVE)
-    memory.madvise(mmap.MADV_NOHUGEPAGE)  # or the first row of each part would take 2 MiB
+    with contextlib.suppress(OSError):  # a kernel without huge pages knows no such advice
+        memory.madvise(mmap.MADV_NOHUGEPAGE)  # or the first row of each part would take 2 MiB
     return np.frombuffer(memory, dtype).reshape(shape)

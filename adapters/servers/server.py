@@ -16,7 +16,7 @@ import socket
 import ssl
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -24,6 +24,7 @@ from pathlib import Path
 from ...master.servers.checkpoint_folder import CheckpointFolder
 from ...master.servers.slot_table import SlotTable
 from ...rendezvous.base.frozen import replace
+from ...rendezvous.host import process_limits
 from ...rendezvous.host.control_groups import usable_memory
 from ...rendezvous.wire.values import Malformed, decode
 from .compiling import compile_loops
@@ -41,13 +42,15 @@ from .server_events import (
     Peer,
     PeerAnswered,
     PeerBroken,
+    SayWords,
     ServerAsked,
+    ServerEffect,
     ServerEvent,
     TableRead,
     TellPeer,
     WantTurn,
 )
-from .server_links import AskerLink, PeerLink
+from .server_links import HANDSHAKE_SECONDS, AskerLink, PeerLink
 from .server_machine import RowsMissing, ServerMachine
 from .slot_roles import read_roles
 
@@ -97,8 +100,16 @@ class ServedMachine:
         orders = self._orders
         if orders.bind is not None:
             accepting = self._contexts[0] if self._contexts is not None else None
+            patience = HANDSHAKE_SECONDS if accepting is not None else None
             servers.append(
-                await loop.create_server(self._make_link, orders.bind or None, 0, ssl=accepting, backlog=1024)
+                await loop.create_server(
+                    self._make_link,
+                    orders.bind or None,
+                    0,
+                    ssl=accepting,
+                    backlog=1024,
+                    ssl_handshake_timeout=patience,
+                )
             )
             port = servers[-1].sockets[0].getsockname()[1]
             self._remote = f"[{orders.host}]:{port}" if ":" in orders.host else f"{orders.host}:{port}"
@@ -131,6 +142,7 @@ class ServedMachine:
         reader = PartReader(table.restore, wanted, machine.tables, machine.marks)
         if wanted.any():
             await asyncio.to_thread(_read_parts, reader, self._checkpoints, table.restore)
+        machine.tables.note_restored(table.restore)
         if missing := int((wanted & ~reader.found).sum()):
             raise PartDamaged(f"checkpoint {table.restore} lacks {missing} slots")
 
@@ -158,7 +170,7 @@ class ServedMachine:
 
     @property
     def failed(self) -> "asyncio.Future[None]":
-        """Raises RowsMissing when it must end."""
+        """Raises RowsMissing when it must end, and what an event has raised."""
         return self._failed
 
     def say_ready(self) -> None:
@@ -179,13 +191,15 @@ class ServedMachine:
         self._do(ServerAsked(self._number_of[link], request, arrays))
 
     def _do(self, event: ServerEvent) -> None:
+        """One that fails ends the server: what is half done must not go on."""
         if self._failed.done():
             return
         try:
-            effects = self._machine.on(event)
-        except RowsMissing as error:
+            self._do_effects(self._machine.on(event))
+        except Exception as error:  # noqa: BLE001  whatever it is
             self._failed.set_exception(error)
-            return
+
+    def _do_effects(self, effects: Sequence[ServerEffect]) -> None:
         for effect in effects:
             match effect:
                 case AnswerAsker(connection, reply, arrays):
@@ -198,6 +212,8 @@ class ServedMachine:
                 case CopiesWhole(version):
                     self._joined = version
                     self.say_ready()
+                case SayWords(words):
+                    print_words(words)
                 case WantTurn():
                     asyncio.get_running_loop().call_soon(self._do, CopyTurn())
 
@@ -257,7 +273,7 @@ async def serve(memory: int | None, checkpoints: CheckpointFolder | None) -> Non
     )
     async with contextlib.AsyncExitStack() as stack:
         for server in await process.listen():
-            stack.push_async_callback(_close, server)
+            stack.callback(server.close)
         process.say_ready()
         reading = asyncio.ensure_future(_read_orders(process, orders, reader))
         stack.callback(reading.cancel)
@@ -278,10 +294,6 @@ async def _read_orders(process: ServedMachine, orders: ServerOrders, reader: asy
         process.take_orders(orders)
 
 
-async def _close(server: asyncio.Server) -> None:
-    server.close()
-
-
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser()
@@ -291,8 +303,10 @@ def main() -> None:
     options = parser.parse_args()
     compile_loops()
     checkpoints = CheckpointFolder(options.checkpoints, options.job) if options.checkpoints else None
+    process_limits.write_no_core()  # it would have the rows in it, and a key
     try:
-        asyncio.run(serve(options.memory, checkpoints))
+        with process_limits.all_allowed():  # a connection from each worker and server
+            asyncio.run(serve(options.memory, checkpoints))
     except PartDamaged as error:
         sys.exit(f"{UNREADABLE}: {error}")
     except (RowsMissing, TableFull, OSError, Malformed) as error:

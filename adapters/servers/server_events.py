@@ -101,4 +101,11 @@ class WantTurn:
     """A `CopyTurn` is wanted, when what waits to be answered is answered. Wanted once for each that is given."""
 
 
-ServerEffect = AnswerAsker | TellPeer | HangUpPeer | CopiesWhole | WantTurn
+@dataclass(frozen=True, slots=True)
+class SayWords:
+    """To people."""
+
+    words: str
+
+
+ServerEffect = AnswerAsker | TellPeer | HangUpPeer | CopiesWhole | WantTurn | SayWords

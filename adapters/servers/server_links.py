@@ -19,6 +19,7 @@ from ...rendezvous.wire.values import Malformed
 from . import frames
 from .errors import TableMisused
 from .frames import Asking, Replying
+from .line import give_up_silent
 from .requests import PeerRequest, Reply, Request
 from .server_events import Array, Arrays
 
@@ -27,6 +28,9 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.01, 0.5
 
 CONNECT_SECONDS = 5.0
 """That one attempt may take."""
+
+HANDSHAKE_SECONDS = 10.0
+"""That whoever connects by TLS may take to say who it is."""
 
 
 class FramedProtocol(asyncio.BufferedProtocol):
@@ -70,7 +74,9 @@ class FramedProtocol(asyncio.BufferedProtocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         made: socket.socket = transport.get_extra_info("socket")
-        if made.family == socket.AF_UNIX and not is_own_peer(made):
+        if made.family != socket.AF_UNIX:
+            give_up_silent(made)
+        elif not is_own_peer(made):
             transport.abort()
 
     def get_buffer(self, sizehint: int) -> memoryview:

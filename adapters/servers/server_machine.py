@@ -35,7 +35,6 @@ from .requests import (
     PushGradients,
     ReadMarks,
     ReadPiece,
-    ReadStatus,
     Reply,
 )
 from .rows import TableFull
@@ -174,8 +173,6 @@ class ServerMachine:
         match asked.request:
             case Ping():
                 self._answer(asked, Reply())
-            case ReadStatus():
-                self._answer(asked, Reply(status=self._tables.read_status()))
             case OpenTable() | PullRows() | PushGradients() | ReadMarks() | ReadPiece() as request:
                 if request.version > self.version:
                     self._parked.append(asked)
@@ -189,7 +186,7 @@ class ServerMachine:
                 self._take_told(asked, request)
 
     def _answer(self, asked: ServerAsked, reply: Reply, arrays: Arrays = ()) -> None:
-        told = Reply(reply.refused, reply.text, self.version, reply.count, reply.marks, reply.applied, reply.status)
+        told = Reply(reply.refused, reply.text, self.version, reply.count, reply.marks, reply.applied)
         self._outbox.answer(asked.connection, told, arrays)
 
     def _read_rows(self, asked: ServerAsked, request: PullRows | ReadPiece) -> None:
@@ -213,7 +210,9 @@ class ServerMachine:
                 self._parked.append(asked)
             else:
                 self._answer(asked, self._do_told(asked, request))
-        except (TableMisused, TableFull, ValueError) as error:
+        except TableFull as error:
+            self._answer(asked, Reply("full", str(error)))
+        except (TableMisused, ValueError) as error:
             self._answer(asked, Reply("misused", str(error)))
 
     def _must_wait(self, request: PeerRequest) -> bool:

@@ -9,6 +9,7 @@ import numpy as np
 
 from ...rendezvous.base.frozen import dataclass
 from ..client import pushes
+from ..client.shards import list_opened
 from . import kernels
 from .client import Answer, Exchange, ServersConnection, Split, merge
 from .errors import PushRefused, TableMisused
@@ -17,6 +18,7 @@ from .routing import GroupedIds, Routes
 from .server_events import Array
 from .specs import TableSpec
 from .table_source import connect_agent
+from .tables import check_usable
 
 MOST_WAITING = 256
 """Pulls of a table whose gradients have not been pushed."""
@@ -31,6 +33,20 @@ UNPUSHED = (
 
 Gradient = Callable[[], "Array | None"]
 """Gives the gradient of the rows that were pulled, (n, columns) float32; None: there is none."""
+
+
+def never() -> bool:
+    """What is not there does not come any more."""
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitedGradient:
+    """Of rows that were pulled: their ids, the gradient, and whether it may come where it is not there."""
+
+    ids: Array
+    gradient: Gradient
+    may_come: Callable[[], bool]
 
 
 class Pull:
@@ -108,7 +124,7 @@ class ServersClient:
     def __init__(self, connection: ServersConnection) -> None:
         self._connection = connection
         self._specs: dict[str, TableSpec] = {}
-        self._pulled: dict[str, list[tuple[Array, Gradient]]] = {}
+        self._pulled: dict[str, list[AwaitedGradient]] = {}
         self._refused: Push | None = None  # the last, where not every server has applied it
         self._lock = threading.Lock()
         self._stepped: set[int] = set()  # optimizers
@@ -162,13 +178,18 @@ class ServersClient:
                 return each
         return None
 
-    def await_gradient(self, table: str, distinct: Array, gradient: Gradient) -> None:
-        """The gradient of these ids is pushed with the records that the script names next."""
+    def await_gradient(
+        self, table: str, distinct: Array, gradient: Gradient, may_come: Callable[[], bool] = never
+    ) -> None:
+        """The gradient of these ids is pushed with the records that the script names next.
+
+        Where there is none by then, it is pushed with those that are named after that, while it `may_come`.
+        """
         with self._lock:
             waiting = self._pulled.setdefault(table, [])
             if len(waiting) >= MOST_WAITING:
                 raise TableMisused(f"table {table!r}: {UNPUSHED}")
-            waiting.append((distinct, gradient))
+            waiting.append(AwaitedGradient(distinct, gradient, may_come))
 
     def check_step(self, optimizer: int) -> None:
         """Before a step of that optimizer. Raises TableMisused at its second, where nothing was ever pushed."""
@@ -211,18 +232,14 @@ class ServersClient:
         """All that there are, which then wait no more. Raises TableMisused where one is no finite number."""
         found: dict[str, tuple[Array, Array]] = {}
         for table, waiting in self._pulled.items():
-            parts = [(ids, array) for ids, gradient in waiting if (array := gradient()) is not None]
+            given = [(each, each.gradient()) for each in waiting]
+            parts = [(each.ids, array) for each, array in given if array is not None]
+            waiting[:] = [each for each, array in given if array is None and each.may_come()]
             if parts:
                 found[table] = parts[0] if len(parts) == 1 else sum_parts(parts)
         for table, (_, gradients) in found.items():
-            spec = self._specs.get(table)
-            if spec and spec.unusable == "refuse" and kernels.has_unusable(gradients):
-                raise TableMisused(
-                    f"table {table!r}: a gradient is not a finite number; nothing of this push was applied. Declare "
-                    "the table with unusable='skip' to leave such rows out"
-                )
-        for waiting in self._pulled.values():
-            waiting.clear()
+            if spec := self._specs.get(table):
+                check_usable(spec, gradients)
         return found
 
     def _send(self, push: Push) -> None:
@@ -248,8 +265,13 @@ _sessions: dict[int, ServersClient] = {}
 
 
 def session() -> ServersClient:
-    """This process's. Raises TableMisused where the job has no servers."""
+    """This process's. Raises TableMisused where the job has no servers, or it comes after the first shard."""
     if (found := _sessions.get(os.getpid())) is None:
+        if opened := list_opened():
+            raise TableMisused(
+                f"a table is declared after dataset {opened[0].layout.name!r} was used: its shards were leased as if "
+                "no gradients went to tables. Declare all tables before the first shard, or close() the dataset"
+            )
         found = _sessions[os.getpid()] = ServersClient(ServersConnection(connect_agent()))
         pushes.registered[:] = [found]
     return found

@@ -26,8 +26,3 @@ def read_slots(text: str) -> SlotSet:
     if len(bits) != SLOTS:
         raise ValueError(f"a set of slots has {SLOTS} bits, and this has {len(bits)}")
     return bits
-
-
-def slots_of_holder(holders: tuple[int, ...], index: int) -> SlotSet:
-    """Those that the server of that index holds, of `SlotTable.primary`, `.backup` or `.joining`."""
-    return np.asarray(holders, np.int64) == index if holders else NO_SLOTS

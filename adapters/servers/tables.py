@@ -8,9 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...rendezvous.base.frozen import dataclass, replace
-from . import kernels
+from . import frames, kernels
 from .errors import TableMisused
-from .requests import TableStatus
 from .rows import Rows, TableFull
 from .server_events import Array, Arrays
 from .slot_sets import SlotSet
@@ -52,7 +51,7 @@ class Tables:
     def __init__(self, memory: int) -> None:
         self._memory = memory
         self._tables: dict[str, Rows] = {}
-        self._asked: dict[str, list[int]] = {}  # pulls and pushes
+        self._restored: dict[str, int] = {}  # by table, the checkpoint that it comes from
 
     @property
     def specs(self) -> tuple[TableSpec, ...]:
@@ -67,12 +66,20 @@ class Tables:
                 self._tables[spec.name] = found = Rows(spec, self._memory)
             except OSError as error:
                 raise TableFull(f"table {spec.name!r}: no room to reserve for its rows ({error.strerror})") from None
-            self._asked[spec.name] = [0, 0]
         elif difference := spec.describe_difference(found.spec):
+            if checkpoint := self._restored.get(spec.name):
+                raise TableMisused(
+                    f"table {spec.name!r} comes from checkpoint {checkpoint} of an earlier run, with {difference}: "
+                    "declare it as it was, or give this job another --ps-checkpoint folder or --rdzv-id"
+                )
             raise TableMisused(
                 f"table {spec.name!r} is there already, with {difference}: declare it the same on every rank"
             )
         return found.count
+
+    def note_restored(self, checkpoint: int) -> None:
+        """What there is now comes from that checkpoint."""
+        self._restored = dict.fromkeys(self._tables, checkpoint)
 
     def find_table(self, name: str) -> Rows:
         """Raises TableMisused."""
@@ -87,8 +94,7 @@ class Tables:
             raise TableMisused(f"a pull of {len(tables)} tables came with {len(arrays)} arrays")
         for ids in arrays:
             _check_ids(ids, slots)
-        for name in names:
-            self._asked[name][0] += 1
+        frames.check_size(sum(4 * len(ids) * rows.spec.columns for rows, ids in zip(tables, arrays, strict=True)))
         return [rows.read(rows.find(ids), ids) for rows, ids in zip(tables, arrays, strict=True)]
 
     def read_push(self, names: Sequence[str], arrays: Arrays, slots: SlotSet) -> list[TablePart]:
@@ -104,12 +110,7 @@ class Tables:
                     f"table {name!r}: {len(ids)} ids have gradients of {gradients.dtype} {gradients.shape}, and not of "
                     f"float32 {(len(ids), rows.spec.columns)}"
                 )
-            if rows.spec.unusable == "refuse" and kernels.has_unusable(gradients):
-                raise TableMisused(
-                    f"table {name!r}: a gradient is not a finite number; nothing of this push was applied. Declare the "
-                    "table with unusable='skip' to leave such rows out"
-                )
-            self._asked[name][1] += 1
+            check_usable(rows.spec, gradients)
             parts.append(TablePart(rows, ids, gradients))
         return parts
 
@@ -139,11 +140,14 @@ class Tables:
         """A few of the rows that are to go. Whether there are more."""
         return any(rows.remove_some() for rows in self._tables.values())  # the first that has such rows
 
-    def read_status(self) -> tuple[TableStatus, ...]:
-        """Of each table."""
-        return tuple(
-            TableStatus(name, rows.count, rows.count * rows.row_bytes, *self._asked[name])
-            for name, rows in self._tables.items()
+
+def check_usable(spec: TableSpec, gradients: Array) -> None:
+    """Raises TableMisused where some are no finite numbers, and the table refuses such."""
+    if spec.unusable == "refuse" and kernels.has_unusable(gradients):
+        raise TableMisused(
+            f"table {spec.name!r}: a gradient is not a finite number; nothing of this push was applied, its gradients "
+            "are dropped, and its records are not marked. Compute them again, or declare the table with "
+            "unusable='skip' to leave such rows out"
         )
 
 
@@ -153,10 +157,13 @@ def find_parts(parts: Sequence[TablePart]) -> list[FoundPart]:
 
 
 def apply_parts(found: Sequence[FoundPart], reuse: bool) -> int:
-    """Makes the rows that are missing, and takes one step on each. How many rows changed. See `Rows.make`."""
-    for each in found:
-        part = each.part
-        part.rows.apply(part.rows.make(part.ids, each.places, reuse), part.gradients)
+    """Makes the rows that are missing, and takes one step on each. How many rows changed. See `Rows.make`.
+
+    Raises TableFull, where no row has changed.
+    """
+    made = [each.part.rows.make(each.part.ids, each.places, reuse) for each in found]
+    for each, places in zip(found, made, strict=True):
+        each.part.rows.apply(places, each.part.gradients)
     return sum(len(each.part.ids) for each in found)
 
 

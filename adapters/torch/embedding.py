@@ -1,6 +1,7 @@
 """Embeddings whose rows are on the job's servers, as a module of PyTorch."""
 
 import os
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -16,6 +17,40 @@ if TYPE_CHECKING:
     from ..servers.session import ServersClient
 
 MODES = ("sum", "mean")
+
+
+class RowsGradient:
+    """Of rows that were pulled, which live as long as `backward` can come to them: whatever was computed from them has
+    them.
+
+    Args:
+        rows: a leaf.
+        table: its name.
+    """
+
+    def __init__(self, rows: Tensor, table: str) -> None:
+        self._rows = weakref.ref(rows)
+        self._table = table
+        self._found: Tensor | None = None
+        self._taken = False
+        rows.register_post_accumulate_grad_hook(self._keep_gradient)
+
+    def _keep_gradient(self, rows: Tensor) -> None:
+        if self._taken:
+            raise TableMisused(
+                f"table {self._table!r}: backward() comes a second time to rows whose gradient was pushed already: "
+                "call shard.progress(n) or shard.done() after the last backward() of its records"
+            )
+        self._found = rows.grad
+
+    def take_gradient(self) -> "Array | None":
+        """(n, columns) float32; None where there is none yet. From then on no more may come."""
+        self._taken = self._found is not None
+        return None if self._found is None else self._found.cpu().numpy()
+
+    def may_come(self) -> bool:
+        """Whether the rows are there still."""
+        return self._rows() is not None
 
 
 class Embedding(nn.Module):
@@ -77,8 +112,8 @@ class Embedding(nn.Module):
         distinct, rows, inverse = here.pull(table, self._flat(ids), self._max_staleness)
         leaf = torch.as_tensor(rows).to(ids.device)
         if self.training and torch.is_grad_enabled():
-            leaf.requires_grad_()
-            here.await_gradient(table, distinct, lambda: None if leaf.grad is None else leaf.grad.cpu().numpy())
+            awaited = RowsGradient(leaf.requires_grad_(), table)
+            here.await_gradient(table, distinct, awaited.take_gradient, awaited.may_come)
         places = torch.as_tensor(inverse).to(ids.device)
         if offsets is None:
             return functional.embedding(places.reshape(ids.shape), leaf)

@@ -5,10 +5,12 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from elastic_run.adapters.servers import client
 from elastic_run.adapters.servers.errors import PushRefused, ServerFull, ServerGone, TableMisused
 from elastic_run.adapters.servers.requests import PullRows, PushGradients, Request
 from elastic_run.adapters.servers.specs import SGD, TableSpec, Zeros
@@ -16,7 +18,7 @@ from elastic_run.rendezvous.identity.contexts import Identity
 from elastic_run.rendezvous.identity.secret import new_secret
 from elastic_run.rendezvous.identity.servers import ServersIssuer
 
-from ....doubles.many_servers import DoubleServer, ManyServers, deal_slots, many_servers
+from ....doubles.many_servers import DoubleServer, DoubleSource, ManyServers, deal_slots, many_servers
 from ....sampling import sample_seeds
 from .counting_worker import CountingWorker, dying_worker, train_shards
 
@@ -178,6 +180,28 @@ def test_who_does_not_answer_is_named_when_time_is_up(servers: ManyServers) -> N
         worker.rows(*range(50))
 
 
+def test_a_server_that_begins_with_a_checkpoint_is_waited_for_longer(
+    servers: ManyServers, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(client, "RESTORE_SECONDS", 1.0)
+    monkeypatch.setattr(client, "QUIET", 0.1)
+    servers.tell_servers(table := replace(servers.table(deal_slots(0, 1, 2)), restore=7))
+    servers.tell_agent(table)
+    beginning = servers.servers[1]
+    beginning.open.clear()
+    threading.Timer(0.5, beginning.open.set).start()
+    worker = CountingWorker(servers, 0.2)
+    assert "waits for server 1 on node here: it reads checkpoint 7" in capsys.readouterr().err
+    beginning.open.clear()  # who has answered once is waited for as ever
+    with pytest.raises(ServerGone, match=r"it is silent.* in 0.2 s"):
+        worker.rows(*range(50))
+    beginning.open.set()
+    other = servers.servers[2]
+    other.open.clear()
+    with pytest.raises(ServerGone, match=r"server 2 on node here has not answered \(it reads checkpoint 7\).* in 1 s"):
+        CountingWorker(servers, 0.2)
+
+
 def test_a_push_that_one_server_had_no_room_for_goes_again_before_the_next(servers: ManyServers) -> None:
     worker = CountingWorker(servers)
     worker.use(*range(50))
@@ -229,6 +253,29 @@ def test_servers_of_other_machines_are_reached_with_what_the_agent_gives() -> No
         servers.move(1, 2)
         assert set(worker.rows(*many)) == {1.0}
         assert all(any(isinstance(each, PullRows) for each in server.asked) for server in far)
+
+
+def test_renewed_certificates_are_taken_where_the_table_is_the_same() -> None:
+    server_tls, worker_tls = ServersIssuer(Identity(new_secret()), "job").certificates(time.time())
+    _, of_another_job = ServersIssuer(Identity(new_secret()), "job").certificates(time.time())
+    with many_servers(1) as servers:
+        servers.worker_tls = of_another_job
+        far = servers.add(server_tls)
+        worker = CountingWorker(servers)
+        servers.move(1)
+        ask = DoubleSource.ask_agent
+
+        def renew(source: DoubleSource, version: int) -> None:
+            """An agent answers after a second, also with no newer table."""
+            if version == servers.known.version:
+                servers.worker_tls = worker_tls
+                version = 0
+            ask(source, version)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(DoubleSource, "ask_agent", renew)
+            assert worker.rows(1, 2) == [0.0, 0.0]
+        assert any(isinstance(each, PullRows) for each in far.asked)
 
 
 def test_what_is_not_read_yet_does_not_block_what_is_sent(servers: ManyServers) -> None:

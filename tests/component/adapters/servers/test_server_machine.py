@@ -3,17 +3,27 @@
 import random
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elastic_run.adapters.servers import copies, rows
-from elastic_run.adapters.servers.requests import Ping, ReadMarks
-from elastic_run.adapters.servers.server_events import AnswerAsker, ServerAsked, TableRead
+from elastic_run.adapters.servers.requests import OpenTable, Ping, PushGradients, PushSource, ReadMarks, Reply
+from elastic_run.adapters.servers.server_events import (
+    AnswerAsker,
+    PeerAnswered,
+    SayWords,
+    ServerAsked,
+    ServerEffect,
+    TableRead,
+    TellPeer,
+)
 from elastic_run.master.servers.slot_table import SLOTS
 
-from .machine_network import Network, Worker, begin_job, check_equal, pull_counts
+from .machine_network import COUNTS, Link, Network, Worker, begin_job, check_equal, pull_counts, slot_of
 
 
 def train(network: Network, workers: list[Worker], disturb: float, replicas: int) -> None:
@@ -100,3 +110,82 @@ def train_under_losses(draw: random.Random, replicas: int) -> None:
     counted = {id_: count for id_, count in pull_counts(network, range(-60, 60)).items() if count}
     assert counted == dict(Counter(each for records in shards for each in records))
     check_equal(network)
+
+
+def push_one(network: Network, table: int, *ids: int, begin: int) -> int:
+    """To the primary of all slots; the connection on which it will be answered."""
+    arrays = [np.array(ids, np.int64), np.full((len(ids), 1), -1.0, np.float32)]
+    source = PushSource("d", 0, 1, begin, begin + 1)
+    network.count += 1
+    network.links[network.count] = Link("w", "s1")
+    network.happen("s1", ServerAsked(network.count, PushGradients(("counts",), source, table), arrays))
+    return network.count
+
+
+def test_a_backup_without_room_has_the_push_refused_and_what_another_has_is_asked_for_when_they_change_places() -> None:
+    network = Network(random.Random(1))
+    names = [network.start_server() for _ in range(3)]
+    half = [("s1", "s2" if at % 2 else "s3", "") for at in range(SLOTS)]
+    network.write_table(names, half)
+    network.settle()
+    assert network.ask_now("s1", OpenTable(COUNTS, 1))[0].refused == ""
+    ids = [each for each in range(100) if slot_of(each) % 2][:3] + [
+        each for each in range(100) if not slot_of(each) % 2
+    ][:3]
+    with pytest.MonkeyPatch.context() as patch:
+        make = rows.Rows.make
+        full = network.machines["s3"].tables.find_table("counts")
+
+        def refuse(self: rows.Rows, *arguments: Any) -> Any:
+            if self is full:
+                raise rows.TableFull("no room at all")
+            return make(self, *arguments)
+
+        patch.setattr(rows.Rows, "make", refuse)
+        at = push_one(network, 1, *ids, begin=0)
+        network.settle()
+        ((reply, _),) = network.links[at].answers
+        assert (reply.refused, reply.text) == ("full", "a server that keeps copies refuses: no room at all")
+    assert pull_counts(network, ids) == dict.fromkeys(ids, 0.0)
+    network.write_table(names, [("s2", "s1", "") if at % 2 else ("s1", "s3", "") for at in range(SLOTS)])
+    network.settle()
+    assert pull_counts(network, ids) == {each: float(slot_of(each) % 2) for each in ids}
+    odd = [at for at in range(SLOTS) if at % 2]
+    assert network.read_rows("s1", "counts", odd) == network.read_rows("s2", "counts", odd)
+
+
+def job_with_a_copy_to_come() -> Network:
+    """Server s1 has all slots, and is to copy them to s2."""
+    network = Network(random.Random(1))
+    names = [network.start_server() for _ in range(2)]
+    network.write_table(names, [("s1", "", "")] * SLOTS)
+    network.settle()
+    assert network.ask_now("s1", OpenTable(COUNTS, 1))[0].refused == ""
+    network.links[push_one(network, 1, *range(50), begin=0)].answers.clear()
+    network.write_table(names, [("s1", "", "s2")] * SLOTS)
+    return network
+
+
+def test_no_push_begins_while_a_joining_server_has_too_many_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(copies, "PIECE", 5)
+    monkeypatch.setattr(copies, "MOST_BEHIND", 0)
+    network = job_with_a_copy_to_come()
+    for name in ("s1", "s2"):
+        network.read_table(name)
+    first, second = (network.links[push_one(network, 2, 7, begin=begin)] for begin in (1, 2))
+    assert (len(first.answers), len(second.answers)) == (1, 0)
+    network.settle()
+    assert len(second.answers) == 1
+    assert pull_counts(network, [7, 8]) == {7: 3.0, 8: 1.0}
+    assert network.read_rows("s2", "counts", range(SLOTS)) == network.read_rows("s1", "counts", range(SLOTS))
+
+
+def test_why_a_joining_server_takes_no_copy_is_said_once() -> None:
+    network = job_with_a_copy_to_come()
+    machine = network.machines["s1"]
+    said: list[ServerEffect] = []
+    for version in (2, 3):
+        (begin,) = machine.on(TableRead(replace(network.table, version=version)))
+        assert isinstance(begin, TellPeer)
+        said += machine.on(PeerAnswered("s2", Reply("full", "no room", version)))
+    assert said == [SayWords("a server that is to get a copy refuses it: no room")]

@@ -1,5 +1,6 @@
 """Servers as processes: told by lines on their stdin, and by each other, on one machine and over TLS."""
 
+import asyncio
 import socket
 import subprocess
 import sys
@@ -23,10 +24,13 @@ from elastic_run.adapters.servers.requests import (
     PushSource,
     ReadMarks,
     ReadPiece,
-    ReadStatus,
     Reply,
     Request,
 )
+from elastic_run.adapters.servers.server import ServedMachine
+from elastic_run.adapters.servers.server_events import ServerEffect, ServerEvent
+from elastic_run.adapters.servers.server_links import AskerLink
+from elastic_run.adapters.servers.server_machine import ServerMachine
 from elastic_run.adapters.servers.specs import Adam, TableSpec, Uniform
 from elastic_run.master.servers.checkpoint_folder import CheckpointFolder, CheckpointManifest
 from elastic_run.master.servers.slot_table import NOBODY, SLOTS, RunningServer, SlotTable
@@ -136,8 +140,7 @@ def test_a_server_that_joins_has_all_that_was_pushed_when_the_others_are_killed(
     assert (before == of_backup).all()
     assert (before == after).all()
     assert servers[2].ask(ReadMarks("d", 0, 2, 4))[0].marks == (3,)
-    (status,) = servers[2].ask(ReadStatus())[0].status
-    assert (status.name, status.rows, status.pulls) == ("t", 30_000, 1)
+    assert servers[2].ask(OpenTable(TABLE, 4))[0].count == 30_000
 
 
 def test_a_server_that_is_to_serve_what_it_was_not_given_ends_with_the_reason(servers: list[Process]) -> None:
@@ -147,6 +150,45 @@ def test_a_server_that_is_to_serve_what_it_was_not_given_ends_with_the_reason(se
     code, said = servers[2].end()
     assert code == 1
     assert "version 2 of the slot table names this server for 1024 slots that it was not given" in said
+
+
+def test_whatever_goes_wrong_in_an_event_ends_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(machine: ServerMachine, event: ServerEvent) -> list[ServerEffect]:
+        raise ArithmeticError("half done")
+
+    async def fail_once() -> None:
+        process = ServedMachine(ServerOrders(SlotTable(), "only"), 1 << 20, lambda *_: None)
+        process.take_orders(ServerOrders(SlotTable(1), "only"))
+        with pytest.raises(ArithmeticError, match="half done"):
+            process.failed.result()
+
+    monkeypatch.setattr(ServerMachine, "on", fail)
+    asyncio.run(fail_once())
+
+
+def test_connections_from_other_machines_are_given_up_when_they_are_silent() -> None:
+    async def take_one() -> tuple[int, int]:
+        links = list[AskerLink]()
+        loop, done = asyncio.get_running_loop(), asyncio.Event()
+
+        def take(link: AskerLink) -> None:
+            links.append(link)
+            done.set()
+
+        async with await loop.create_server(
+            lambda: AskerLink(lambda *_: None, take, lambda _: None), "127.0.0.1", 0
+        ) as (server):
+            with socket.create_connection(server.sockets[0].getsockname()):
+                await asyncio.wait_for(done.wait(), SECONDS)
+                transport = links[0]._transport  # pyright: ignore[reportPrivateUsage]
+                assert transport is not None
+                taken: socket.socket = transport.get_extra_info("socket")
+                return (
+                    taken.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE),
+                    taken.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT),
+                )
+
+    assert asyncio.run(take_one()) == (1, 10_000)
 
 
 def test_pieces_of_a_table_are_of_the_slots_whose_primary_a_server_is(servers: list[Process]) -> None:
@@ -213,9 +255,9 @@ def test_rows_marks_and_steps_go_through_a_checkpoint_to_another_number_of_serve
         assert (after[~odd] == before[0]).all()
         assert (after[odd] == before[1]).all()
         assert one.ask(ReadMarks("d", 0, 0, 9))[0].marks == (1, 2)
-        (status,) = one.ask(ReadStatus())[0].status
-        assert status.rows == len(ids)
-        one.ask(OpenTable(TABLE, 9))  # as it was declared before
+        assert one.ask(OpenTable(TABLE, 9))[0].count == len(ids)  # as it was declared before
+        refused, _ = one.ask(OpenTable(replace(TABLE, seed=7), 9))
+        assert "table 't' comes from checkpoint 2 of an earlier run, with seed" in refused.text
         (start,) = [path for path in folder.read_parts(2) if path.name == "part-1"]
         start.write_bytes(start.read_bytes()[:-1] + b"?")
         other = Process(1, "n", None, *words)

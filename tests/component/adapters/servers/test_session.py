@@ -6,17 +6,18 @@ from contextlib import closing
 import numpy as np
 import pytest
 
+from elastic_run.adapters.client import pushes
 from elastic_run.adapters.client.context import AGENT
 from elastic_run.adapters.servers.client import ServersConnection
 from elastic_run.adapters.servers.errors import ServerFull, ServerGone, TableMisused
 from elastic_run.adapters.servers.job_servers import JobServers
-from elastic_run.adapters.servers.session import MOST_WAITING, ServersClient
+from elastic_run.adapters.servers.session import MOST_WAITING, ServersClient, session
 from elastic_run.adapters.servers.specs import SGD, TableSpec, Zeros
 from elastic_run.adapters.servers.table_source import connect_agent
 from elastic_run.master.servers.slot_table import SlotTable
 from elastic_run.rendezvous.wire.values import encode
 
-from ....doubles.ledger_agent import Agent, listening
+from ....doubles.ledger_agent import Agent, alone, listening
 from ....doubles.many_servers import ManyServers, many_servers
 
 
@@ -112,6 +113,15 @@ def test_why_there_is_no_table_is_said(agent: Agent, say: str, error: type[Excep
     agent.servers = lambda version: say
     with closing(ServersConnection(connect_agent())) as connection, pytest.raises(error, match=words):
         ServersClient(connection).open_table(TableSpec("t", 1, SGD(1.0), Zeros()))
+
+
+def test_a_table_is_declared_before_the_first_shard(agent: Agent, servers: ManyServers) -> None:
+    agent.servers = lambda version: told(servers.known)
+    with alone(50, name="early") as data:
+        next(data).done()
+        with pytest.raises(TableMisused, match=r"after dataset 'early' was used.*before the first shard"):
+            session()
+    assert not pushes.registered
 
 
 def test_a_process_without_an_agent_has_no_servers(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from elastic_run.adapters.servers import rows
 from elastic_run.adapters.servers.requests import (
     OpenTable,
     PullRows,
@@ -185,6 +186,15 @@ def test_a_push_that_does_not_fit_is_refused_whole() -> None:
     assert (
         tables.answer(PushGradients(("counts", "wide"), claim, 1), (*arrays[:2], ids[:9], gradients[:9]))[0].count == 14
     )
+
+
+def test_a_pull_of_more_than_an_answer_may_have_is_refused_before_its_rows_are_gathered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tables = opened(TableSpec("wide", 4096, SGD(1.0), Zeros()))
+    monkeypatch.setattr(rows.Rows, "read", None)
+    reply, _ = tables.answer(PullRows(("wide",), 1), (np.arange(20_000),))
+    assert (reply.refused, reply.text) == ("misused", "312 MiB at a time, and 256 is the most: use smaller batches")
 
 
 def test_a_pull_makes_no_row() -> None:

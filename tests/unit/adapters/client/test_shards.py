@@ -247,6 +247,16 @@ def test_a_part_is_done_before_the_next(two_servers: Applied) -> None:
             next(data)
 
 
+def test_a_shard_of_one_dataset_is_done_before_one_of_another_begins(two_servers: Applied) -> None:
+    with alone(50, name="clicks") as clicks, alone(50, name="views") as views:
+        shard = next(clicks)
+        with pytest.raises(ShardsMisused, match=r"'clicks' has shards that were started.*a shard of 'views' is wanted"):
+            next(views)
+        shard.done()  # a part of it
+        next(views).done()
+        next(clicks).done()
+
+
 # -- misuse -----------------------------------------------------------------------------------------------------------
 
 
