@@ -484,7 +484,6 @@ class Leaser:
             )
 
     def not_done(self) -> str:
-        """Which shards are begun, in words."""
         with self.lock:
             keys = [span.key for span in self.begun.values()]
         more = f" and {len(keys) - 5} more" if len(keys) > 5 else ""

@@ -23,7 +23,6 @@ from . import pushes
 from .ledger_client import Client, Leaser, NoLedger, ShardsMisused, client_of
 from .saves import Saves
 
-
 _leasers: "weakref.WeakSet[Leaser]" = weakref.WeakSet()
 """Of this process's datasets."""
 
