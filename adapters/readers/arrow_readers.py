@@ -142,7 +142,7 @@ class ArrowReader:
             self._groups.move_to_end((file, number))
             return group
         with self._explained(f"{file}, {self.group} {number},"):
-            group = _group_of(self._decode(file, number), self._kinds)
+            group = _group_of(self.decode_group(file, number), self._kinds)
         self._known[file].check_unchanged()  # meanwhile
         self._used += group.bytes
         while self._groups and self._used > self._memory:
@@ -162,7 +162,7 @@ class ArrowReader:
         """The schema of a file, and how many records each group has."""
         raise NotImplementedError
 
-    def _decode(self, file: str, number: int) -> Any:
+    def decode_group(self, file: str, number: int) -> Any:
         """A group, as a table or batch of pyarrow."""
         raise NotImplementedError
 
@@ -177,7 +177,7 @@ class ParquetReader(ArrowReader):
             data = opened.metadata
             return opened.schema_arrow, [data.row_group(number).num_rows for number in range(data.num_row_groups)]
 
-    def _decode(self, file: str, number: int) -> Any:
+    def decode_group(self, file: str, number: int) -> Any:
         with import_module("pyarrow.parquet").ParquetFile(file) as opened:
             return opened.read_row_group(number)
 
@@ -196,7 +196,7 @@ class OrcReader(ArrowReader):
                 opened.read_stripe(number, columns=first).num_rows for number in range(opened.nstripes)
             ]
 
-    def _decode(self, file: str, number: int) -> Any:
+    def decode_group(self, file: str, number: int) -> Any:
         with pa.OSFile(file) as source:
             return import_module("pyarrow.orc").ORCFile(source).read_stripe(number)
 
@@ -213,7 +213,7 @@ class IpcReader(ArrowReader):
             opened = pa.ipc.open_file(source, options=narrow)
             return schema, [opened.get_batch(number).num_rows for number in range(opened.num_record_batches)]
 
-    def _decode(self, file: str, number: int) -> Any:
+    def decode_group(self, file: str, number: int) -> Any:
         with pa.OSFile(file) as source:
             return pa.ipc.open_file(source).get_batch(number)
 

@@ -25,7 +25,7 @@ from .found_files import KnownFile, extension_of, known
 _HEAD = 1 << 20
 """Bytes of a file that its header and its kinds are read from."""
 
-_OPEN = 64
+MOST_OPEN = 64
 """Files that are kept open."""
 
 _MARK = b"\xef\xbb\xbf"
@@ -179,7 +179,7 @@ class CsvReader:
         with self._lock:  # or another thread closes it
             descriptor = self._opened.get(file)
             if descriptor is None:
-                if len(self._opened) >= _OPEN:
+                if len(self._opened) >= MOST_OPEN:
                     os.close(self._opened.popitem()[1])
                 with open_to_read(Path(file)) as opened:
                     descriptor = self._opened[file] = os.dup(opened.fileno())

@@ -33,7 +33,8 @@ class RowsGradient:
         self._table = table
         self._found: Tensor | None = None
         self._taken = False
-        rows.register_post_accumulate_grad_hook(self._keep_gradient)
+        hooked: Any = rows  # torch has no type for this
+        hooked.register_post_accumulate_grad_hook(self._keep_gradient)
 
     def _keep_gradient(self, rows: Tensor) -> None:
         if self._taken:

@@ -212,7 +212,7 @@ class MemoryCopies:
                 continue
             buffer: Any = self._buffers[slot] if slot is not None and whole else bytearray(wanted.size)
             if len(owners) < len(rows):
-                _send(buffer, wanted.size, owners[0], takes=not whole)
+                broadcast_bytes(buffer, wanted.size, owners[0], takes=not whole)
             generation = read_generation(buffer)
             if generation is None or not (whole or is_undamaged(buffer, generation, sum_blocks)):
                 raise BadCheckpoint(f"memory of step {wanted.step} was damaged on its way from rank {owners[0]}")
@@ -326,7 +326,7 @@ def _tensors_of(buffer: Any, generation: Generation) -> list[torch.Tensor]:
     return [_tensor_in(buffer, dtype, shape, offset) for (dtype, shape), offset in zip(kinds, offsets, strict=True)]
 
 
-def _send(buffer: Any, size: int, source: int, *, takes: bool) -> None:
+def broadcast_bytes(buffer: Any, size: int, source: int, *, takes: bool) -> None:
     """The bytes of a generation from that rank to those that take it. Collective."""
     kinds = [part.partition(":")[0] for part in dist.get_backend_config().split(",")]
     device = "cpu" if "cpu" in kinds else kinds[0]

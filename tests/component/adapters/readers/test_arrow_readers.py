@@ -114,9 +114,9 @@ def test_groups_are_kept_up_to_their_memory(tmp_path: Path, monkeypatch: pytest.
     decoded = list[int]()
 
     class Counted(ParquetReader):
-        def _decode(self, file: str, number: int) -> Any:
+        def decode_group(self, file: str, number: int) -> Any:
             decoded.append(number)
-            return super()._decode(file, number)
+            return super().decode_group(file, number)
 
     reader = Counted([file], {}, memory=3 * 8_000)
     for index in (0, 1_000, 2_000, 5, 3_000, 6, 1_001, 2_999):
@@ -209,13 +209,13 @@ def test_a_group_that_is_written_while_it_is_decoded_is_not_used(
 ) -> None:
     file = tmp_path / "a.parquet"
     parquet.write_table(table_of(range(10)), file)
-    reader, decode = ParquetReader([str(file)], {}), ParquetReader._decode
+    reader, decode = ParquetReader([str(file)], {}), ParquetReader.decode_group
 
     def decode_and_write(self: ParquetReader, name: str, number: int) -> Any:
         os.utime(file, (1, 1))
         return decode(self, name, number)
 
-    monkeypatch.setattr(ParquetReader, "_decode", decode_and_write)
+    monkeypatch.setattr(ParquetReader, "decode_group", decode_and_write)
     with pytest.raises(FileChanged, match="was written since it was opened"):
         reader.read(str(file), [1])
 

@@ -244,7 +244,7 @@ def test_a_process_that_is_spawned_opens_its_own_files(tmp_path: Path) -> None:
 def test_threads_do_not_close_the_files_of_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = [written(tmp_path, f"n\n{number}\n", f"{number:03}.csv") for number in range(2)]
     reader, read = CsvReader(files, {}), os.preadv
-    monkeypatch.setattr("elastic_run.adapters.readers.csv_reader._OPEN", 1)
+    monkeypatch.setattr("elastic_run.adapters.readers.csv_reader.MOST_OPEN", 1)
     reading, found = threading.Event(), list[int]()
 
     def read_beside_another(descriptor: int, *rest: Any) -> int:

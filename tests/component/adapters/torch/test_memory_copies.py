@@ -339,7 +339,7 @@ async def test_a_node_that_was_sent_the_state_holds_it_before_the_next_copy(
         buffer[:size] = sent[:size]
 
     monkeypatch.setattr(memory_copies, "gather_rows", gather)
-    monkeypatch.setattr(memory_copies, "_send", receive)
+    monkeypatch.setattr(memory_copies, "broadcast_bytes", receive)
     path = str(job.path) + "-on-a-new-node"
     copies = memory_copies.MemoryCopies(path, job.server.address)
     found = await asyncio.to_thread(copies.restore, memory_copies.SavedFile())
