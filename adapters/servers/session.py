@@ -275,3 +275,9 @@ def session() -> ServersClient:
         found = _sessions[os.getpid()] = ServersClient(ServersConnection(connect_agent()))
         pushes.registered[:] = [found]
     return found
+
+
+def check_step(optimizer: int) -> None:
+    """See `ServersClient.check_step`; a process that has declared no table is not checked."""
+    if (found := _sessions.get(os.getpid())) is not None:
+        found.check_step(optimizer)

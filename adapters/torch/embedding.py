@@ -159,11 +159,13 @@ def _client() -> "ServersClient":
 
 
 def _open(spec: specs.TableSpec) -> None:
+    from ..servers.session import check_step
+
     _client().open_table(spec)
     if os.getpid() not in _checked:
         _checked.add(os.getpid())
 
         def check(optimizer: Optimizer, *_: Any) -> None:
-            _client().check_step(id(optimizer))
+            check_step(id(optimizer))
 
         register_optimizer_step_pre_hook(check)

@@ -81,7 +81,7 @@ MEMBERS = lists(
     """,
         "elastic_run.torch.ElasticIterableDataset": "commit load_state_dict loader state_dict",
         "elastic_run.torch.ElasticLoader": "commit load_state_dict state_dict",
-        "elastic_run.torch.Embedding": "extra_repr forward rows",
+        "elastic_run.torch.Embedding": "extra_repr forward prefetch rows",
         "elastic_run.torch.Records": "epoch file indices key number offset start stop",
         "elastic_run.torch.State": """
         attempts check_host_updates commit context ddp register_reset_callbacks restore step sync

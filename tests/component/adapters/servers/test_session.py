@@ -119,7 +119,7 @@ def test_a_table_is_declared_before_the_first_shard(agent: Agent, servers: ManyS
     agent.servers = lambda version: told(servers.known)
     with alone(50, name="early") as data:
         next(data).done()
-        with pytest.raises(TableMisused, match=r"after dataset 'early' was used.*before the first shard"):
+        with pytest.raises(TableMisused, match=r"after dataset '.*' was used.*before the first shard"):
             session()
     assert not pushes.registered
 
