@@ -293,4 +293,5 @@ class _NextTable:
         """What is wrong with a holder: 2: it is to go; 1: it is the backup on the primary's node; 0: nothing."""
         if holder not in self._staying:
             return 2
-        return int(holder != primary and self._node(holder) == self._node(primary))
+        beside = bool(self._wanted.replicas) and holder != primary  # without replicas it takes the primary's place
+        return int(beside and self._node(holder) == self._node(primary))

@@ -90,13 +90,13 @@ SERVER_DEFECTS: tuple[ServerDefect, ...] = (
     ),
     ServerDefect(
         "dropped-in-flight: a new table drops the push that some backups have applied",
-        Edit(QUEUE, "isinstance(task.request, PushGradients)", "False"),
+        Edit(f"{QUEUE}.follow_roles", "isinstance(task.request, PushGradients)", "False"),
         RAISES,
         10009,
     ),
     ServerDefect(
         "grown: a push in flight counts for slots that its server has got meanwhile",
-        Edit(QUEUE, "task.slots = task.slots & self._roles.mine", "task.slots = self._roles.mine"),
+        Edit(f"{QUEUE}._split_push", "task.slots = task.slots & self._roles.mine", "task.slots = self._roles.mine"),
         MARKS,
         10000,
     ),

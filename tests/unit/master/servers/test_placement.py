@@ -317,6 +317,13 @@ def test_two_servers_of_one_node_part_when_another_node_comes(replicas: int) -> 
     assert cluster.held("backup") == (cluster.held() if replicas else {})
 
 
+def test_servers_of_one_node_without_replicas_share_what_a_node_that_leaves_had() -> None:
+    cluster = settled("AB", 4, 4, 0)
+    cluster.nodes["B"] = "leaving"
+    cluster.settle()
+    assert set(cluster.held().values()) == {256} and {each.node for each in cluster.table.servers} == {"A"}
+
+
 def test_backups_leave_the_node_of_their_primary_when_another_node_comes() -> None:
     cluster = settled("A", 3, 3, 1)
     cluster.nodes["B"] = "here"
