@@ -110,8 +110,12 @@ class Checkpoint(SavedEvery):
             whether it has saved the file.
 
         Raises:
-            elastic_run.exceptions.BadCheckpoint: the ranks are at different steps, or a node has no room for `memory`.
-            Others: as `save`.
+            elastic_run.exceptions.BadCheckpoint: the ranks are at different steps, a node has no room for `memory`, or
+                as `save`.
+            elastic_run.exceptions.ShardsRefused: as `save`.
+            elastic_run.exceptions.RoundOver: the job is in another round.
+            elastic_run.exceptions.AgentGone: the launcher has ended.
+            OSError: the file cannot be written.
         """
         if self._memory is None:
             return super().commit()
