@@ -281,7 +281,7 @@ async def test_steps_that_were_given_up_in_the_same_process_do_not_come_back(job
 
 
 def count_memories() -> int:
-    """Descriptors of this process for memory of that kind; others come and go beside a test."""
+    """Descriptors of this process for memory of that kind; those of an earlier test may be closed meanwhile."""
     found = 0
     for each in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(OSError):
@@ -306,7 +306,7 @@ async def test_what_the_agent_was_not_given_is_made_again(job: Job, monkeypatch:
     def run() -> None:
         with pytest.raises(AgentGone):
             checkpoint.commit()
-        assert count_memories() == descriptors
+        assert count_memories() <= descriptors
         for part.value in (1, 2, 3):
             checkpoint.commit()
 
@@ -327,7 +327,7 @@ async def test_a_memory_that_cannot_be_mapped_leaves_no_descriptor_open(
     monkeypatch.setattr(memory_copies, "mmap", refuse)
     with pytest.raises(OSError, match="no room"):
         await job.buffers()
-    assert count_memories() == before
+    assert count_memories() <= before
 
 
 async def test_a_node_that_was_sent_the_state_holds_it_before_the_next_copy(
