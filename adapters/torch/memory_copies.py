@@ -16,6 +16,7 @@ import torch
 from torch import distributed
 
 from ...rendezvous.base.frozen import dataclass
+from ...rendezvous.host.control_groups import free_memory
 from ..client.checkpoints import BadCheckpoint
 from ..client.context import Context, context
 from ..client.current_round import current_run
@@ -39,7 +40,6 @@ from ..client.memory_state import (
     read_generation,
     write_text,
 )
-from ..client.node_memory import free_memory
 from .ranks import gathered, initialised, rank_and_size
 from .tree import UnsupportedState, flatten, places, unflatten
 

@@ -42,6 +42,19 @@ def usable_memory(top: Path = TOP, proc: Path = PROC) -> int:
     return total
 
 
+def free_memory(top: Path = TOP, proc: Path = PROC) -> int:
+    """Bytes that this process may still use: the least of what the machine and each control group around it have left.
+
+    Raises OSError, or ValueError where /proc/meminfo is none.
+    """
+    fields = dict(line.split(":", 1) for line in (proc / "meminfo").read_text(encoding="ascii").splitlines())
+    free = int(fields["MemAvailable"].split()[0]) * 1024
+    for folder in folders_of("self", "memory", top, proc):
+        with contextlib.suppress(OSError, ValueError):
+            free = min(free, memory_limit(folder) - used_memory(folder))
+    return max(0, free)
+
+
 def _number(folder: Path, name: str, before: str) -> int:
     """`before`: its name in the first version."""
     path = folder / name

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from elastic_run.adapters.client.node_memory import free_memory
+from elastic_run.rendezvous.host.control_groups import free_memory
 
 GIB = 1 << 30
 
@@ -31,7 +31,7 @@ def limit(group: Path, most: object, used: int, files: int) -> None:
 
 
 def left(machine: Path) -> int:
-    return free_memory(machine / "proc", machine / "groups")
+    return free_memory(machine / "groups", machine / "proc")
 
 
 def test_without_a_limit_it_is_what_the_machine_has(machine: Path) -> None:
