@@ -105,12 +105,3 @@ def differ(steps: Sequence[int], where: str) -> str:
         f"the ranks do not find the same checkpoint at {where}: rank {ahead} finds one of step {newest}, and rank "
         f"{behind} {found}; put it where all nodes can read it"
     )
-
-
-def sync_directory(directory: Path) -> None:
-    """Has the names in it outlast a crash of the machine."""
-    number = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)

@@ -11,8 +11,8 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from ...master.servers.checkpoint_folder import keep_file, remove_writing
 from ...rendezvous.base.frozen import dataclass
+from ...rendezvous.host.lasting_files import write_whole
 from ...rendezvous.wire.fields import Number
 from ...rendezvous.wire.values import Count, Malformed, Text
 from . import frames, kernels
@@ -59,20 +59,13 @@ class PartRows:
 def write_part(path: Path, version: int, slots: SlotSet, tables: Tables, marks: Marks) -> None:
     """Writes the rows and marks of these slots. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    writing = path.with_name(path.name + ".writing")
-    try:
-        with writing.open("wb") as file:
-            checksum = 0
-            for head, arrays in _list_messages(version, slots, tables, marks):
-                for each in frames.pack(head, arrays):
-                    checksum = zlib.crc32(each, checksum)
-                    file.write(each)
-            file.write(frames.PREFIX.pack(checksum))
-            file.flush()
-            keep_file(file.fileno(), writing, path)
-    except BaseException:
-        remove_writing(writing)
-        raise
+    with write_whole(path) as file:
+        checksum = 0
+        for head, arrays in _list_messages(version, slots, tables, marks):
+            for each in frames.pack(head, arrays):
+                checksum = zlib.crc32(each, checksum)
+                file.write(each)
+        file.write(frames.PREFIX.pack(checksum))
 
 
 def _list_messages(

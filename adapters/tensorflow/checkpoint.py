@@ -15,7 +15,8 @@ from typing import Any
 
 import tensorflow
 
-from ..client.checkpoints import BadCheckpoint, SavedEvery, checked, sync_directory
+from ...rendezvous.host.lasting_files import sync_directory
+from ..client.checkpoints import BadCheckpoint, SavedEvery, checked
 from ..client.context import context
 from ..client.current_round import is_current_round
 from ..client.shards import Shards

@@ -16,7 +16,8 @@ from typing import Any, Protocol, runtime_checkable
 
 import torch
 
-from ..client.checkpoints import BadCheckpoint, SavedEvery, checked, differ, steps_of, sync_directory
+from ...rendezvous.host.lasting_files import sync_directory
+from ..client.checkpoints import BadCheckpoint, SavedEvery, checked, differ, steps_of
 from ..client.context import AGENT, context
 from ..client.current_round import current_run, is_current_round
 from ..client.memory_choice import SavedFile, mark_run

@@ -7,7 +7,6 @@ The number of a checkpoint is that of the version in which it was ordered, which
 """
 
 import contextlib
-import os
 import re
 import shutil
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from typing import Annotated
 from urllib.parse import quote
 
 from ...rendezvous.base.frozen import dataclass
+from ...rendezvous.host.lasting_files import write_whole
 from ...rendezvous.wire.fields import Number
 from ...rendezvous.wire.values import Count, Malformed, decode, encode
 from .slot_table import MOST_SERVERS
@@ -70,7 +70,8 @@ class CheckpointFolder:
         for number in manifest.parts:
             if not (part := self.name_part(manifest.version, number)).exists():
                 raise FileNotFoundError(f"{part} is not there: is it the same folder on all machines?")
-        replace_file(self._manifest(manifest.version), encode(manifest))
+        with write_whole(self._manifest(manifest.version)) as file:
+            file.write(encode(manifest))
 
     def remove_old(self, newest: int) -> None:
         """Of those below this number: what is torn, or too old."""
@@ -100,33 +101,3 @@ class CheckpointFolder:
         for path in paths:
             if match := pattern.fullmatch(path.name):
                 yield int(match[1]), path, match[2] or ""
-
-
-def replace_file(path: Path, content: bytes) -> None:
-    """Writes a file that is there wholly or not at all, also after the machine has lost its power."""
-    writing = path.with_name(path.name + ".writing")
-    try:
-        with writing.open("wb") as file:
-            file.write(content)
-            file.flush()
-            keep_file(file.fileno(), writing, path)
-    except BaseException:
-        remove_writing(writing)
-        raise
-
-
-def remove_writing(writing: Path) -> None:
-    """What could not be written takes no room; why it could not is what is told."""
-    with contextlib.suppress(OSError):
-        writing.unlink()
-
-
-def keep_file(descriptor: int, writing: Path, path: Path) -> None:
-    """What was written to `writing` stays, as `path`."""
-    os.fsync(descriptor)
-    writing.rename(path)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
