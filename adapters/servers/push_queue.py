@@ -301,22 +301,21 @@ class PushQueue:
 
     def _split_push(self, task: QueuedTask, source: PushSource, parts: Sequence[TablePart]) -> None:
         """It goes on where this server is the primary, and is in doubt where it is the backup."""
+        self._keep_mine(task, source, parts)
+        if task.slots.any():
+            self._resumed.append(task)
+
+    def _keep_mine(self, task: QueuedTask, source: PushSource, parts: Sequence[TablePart]) -> None:
+        """Where another is the primary now, and this server the backup, it may have been applied there: in doubt."""
         if (doubtful := task.slots & self._roles.kept).any():
             self._doubts.append(Doubt(source, [part.choose_slots(doubtful) for part in parts], doubtful))
         task.slots = task.slots & self._roles.mine
-        if task.slots.any():
-            task.found = find_parts([part.choose_slots(task.slots) for part in parts])
-            self._resumed.append(task)
+        task.found = find_parts([part.choose_slots(task.slots) for part in parts])
 
     def _doubt_withdrawn(self, task: QueuedTask) -> None:
-        """Where another is the primary now, it may have been applied there. It does not go on."""
+        """It does not go on."""
         assert isinstance(task.request, PushGradients)
-        if (doubtful := task.slots & self._roles.kept).any():
-            self._doubts.append(
-                Doubt(task.request.source, [part.choose_slots(doubtful) for part in task.parts], doubtful)
-            )
-        task.slots = task.slots & self._roles.mine
-        task.found = find_parts([part.choose_slots(task.slots) for part in task.parts])
+        self._keep_mine(task, task.request.source, task.parts)
 
     def is_in_doubt(self, peer: Peer) -> bool:
         """Whether that primary has to say first what it has applied."""

@@ -96,7 +96,7 @@ SERVER_DEFECTS: tuple[ServerDefect, ...] = (
     ),
     ServerDefect(
         "grown: a push in flight counts for slots that its server has got meanwhile",
-        Edit(f"{QUEUE}._split_push", "task.slots = task.slots & self._roles.mine", "task.slots = self._roles.mine"),
+        Edit(f"{QUEUE}._keep_mine", "task.slots = task.slots & self._roles.mine", "task.slots = self._roles.mine"),
         MARKS,
         10000,
     ),
