@@ -17,16 +17,22 @@ from dataclasses import dataclass, field
 from .marks import Marks
 from .outbox import Outbox
 from .requests import BeginCopy, ConfirmCopy, CopyPush, CopyRows, EndCopy, Reply
+from .rows import Rows
 from .server_events import Arrays, CopiesWhole, Peer, SayWords, WantTurn
 from .slot_roles import SlotRoles, union_of
 from .slot_sets import NO_SLOTS, SlotSet, read_slots, write_slots
 from .tables import TablePart, Tables, apply_where_present
 
 PIECE, PIECE_BYTES = 16_384, 1 << 22
-"""Rows that are sent at a time, and what they may take here: a few milliseconds."""
+"""Rows that are copied at a time, and what they may take here: a few milliseconds."""
 
 MOST_BEHIND = 64 << 20
 """Bytes of pushes that a joining server may have before it: no other begins while it has more."""
+
+
+def piece_size(rows: Rows) -> int:
+    """How many rows of this table are copied at a time."""
+    return max(1, min(PIECE, PIECE_BYTES // rows.row_bytes))
 
 
 @dataclass(slots=True)
@@ -155,8 +161,7 @@ class Copies:
             rows, place = self._tables.find_table(spec.name), copy.places.get(spec.name, 0)
             if place >= rows.end:
                 continue
-            size = max(1, min(PIECE, PIECE_BYTES // rows.row_bytes))
-            arrays, copy.places[spec.name] = rows.copy_piece(place, copy.slots, size)
+            arrays, copy.places[spec.name] = rows.copy_piece(place, copy.slots, piece_size(rows))
             if len(arrays[0]):
                 self._outbox.tell_peer(peer, CopyRows(self._me, copy.number, spec.name, self._version), arrays)
             else:

@@ -5,7 +5,7 @@ Numbers are little-endian. The head says of each array what it is, so that its b
 
 import math
 import struct
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -95,6 +95,21 @@ def read_head(kind: Any, head: bytes | bytearray) -> Any:
 def buffers_of(arrays: Arrays) -> list[memoryview]:
     """Where the arrays' bytes are to be read to."""
     return [_bytes_of(each) for each in arrays if each.size]
+
+
+def fill_message(kind: Any) -> Generator[memoryview, None, tuple[Any, list[Array]]]:
+    """Each buffer of one message that is to be filled next; returns its head, of this kind, and its arrays.
+
+    Raises Malformed.
+    """
+    prefix = bytearray(PREFIX.size)
+    yield memoryview(prefix)
+    body = bytearray(length_of_head(prefix))
+    yield memoryview(body)
+    head = read_head(kind, body)
+    arrays = make_arrays(head.arrays)
+    yield from buffers_of(arrays)
+    return head, arrays
 
 
 def _bytes_of(array: Array) -> memoryview:

@@ -113,13 +113,7 @@ class ServerLine:
     def _read(self) -> Iterator[memoryview]:
         """Each buffer that is to be filled next. Raises Malformed."""
         while True:
-            prefix = bytearray(frames.PREFIX.size)
-            yield memoryview(prefix)
-            head = bytearray(frames.length_of_head(prefix))
-            yield memoryview(head)
-            replying = frames.read_head(Replying, head)
-            arrays = frames.make_arrays(replying.arrays)
-            yield from frames.buffers_of(arrays)
+            replying, arrays = yield from frames.fill_message(Replying)
             self._found.append((replying.reply, arrays))
 
 

@@ -16,7 +16,7 @@ from ...rendezvous.host.lasting_files import write_whole
 from ...rendezvous.wire.fields import Number
 from ...rendezvous.wire.values import Count, Malformed, Text
 from . import frames, kernels
-from .copies import PIECE, PIECE_BYTES
+from .copies import piece_size
 from .frames import Shape
 from .marks import Marks
 from .requests import MOST_TABLES, Names, Slots
@@ -75,9 +75,8 @@ def _list_messages(
     yield PartMarks(version, write_slots(slots), tables.specs, datasets, frames.shapes_of(arrays)), arrays
     for spec in tables.specs:
         rows, place = tables.find_table(spec.name), 0
-        size = max(1, min(PIECE, PIECE_BYTES // rows.row_bytes))
         while place < rows.end:
-            arrays, place = rows.copy_piece(place, slots, size)
+            arrays, place = rows.copy_piece(place, slots, piece_size(rows))
             yield PartRows(spec.name, frames.shapes_of(arrays)), arrays
     yield PartRows(), ()
 
@@ -101,18 +100,15 @@ class PartReader:
         self._marks = marks
         self.found = NO_SLOTS
 
-    def read_part(self, path: Path) -> Iterator[None]:
-        """One step for each message. Raises OSError, TableFull, PartDamaged."""
+    def read_part(self, path: Path) -> None:
+        """Raises OSError, TableFull, PartDamaged."""
         try:
             with path.open("rb") as file:
                 source = _Source(file)
                 head, arrays = source.read_message(PartMarks)
                 slots = self._begin(head, arrays)
-                while True:
-                    yield
-                    piece, arrays = source.read_message(PartRows)
-                    if not piece.table:
-                        break
+                while (message := source.read_message(PartRows))[0].table:
+                    piece, arrays = message
                     rows, chosen = self._tables.find_table(piece.table), _choose(arrays, slots)
                     self._tables.check_bytes(len(chosen[0]) * rows.row_bytes)
                     rows.put_piece(chosen)
@@ -151,22 +147,17 @@ class _Source:
 
     def read_message(self, kind: Any) -> tuple[Any, list[Array]]:
         """Any: of this kind. Raises EOFError, Malformed."""
-        head = frames.read_head(kind, self._read(frames.length_of_head(self._read(frames.PREFIX.size))))
-        arrays = frames.make_arrays(head.arrays)
-        for buffer in frames.buffers_of(arrays):
+        buffers = frames.fill_message(kind)
+        while True:
+            try:
+                buffer = next(buffers)
+            except StopIteration as whole:
+                return whole.value
             if self._file.readinto(buffer) != len(buffer):
                 raise EOFError("it ends too early")
             self._checksum = zlib.crc32(buffer, self._checksum)
-        return head, arrays
 
     def check_end(self) -> None:
         """Raises Malformed."""
         if self._file.read() != frames.PREFIX.pack(self._checksum):
             raise Malformed("its checksum is another one")
-
-    def _read(self, length: int) -> bytes:
-        found = self._file.read(length)
-        if len(found) != length:
-            raise EOFError("it ends too early")
-        self._checksum = zlib.crc32(found, self._checksum)
-        return found

@@ -119,9 +119,8 @@ class ServedMachine:
         """A newer table, or newer certificates. Raises OSError."""
         if orders.tls is not None and self._contexts is not None and orders.tls != self._orders.tls:
             orders.tls.renew(*self._contexts)
-        if (
-            orders.table.version < self._orders.table.version
-        ):  # the machine goes by the newest, so peers are found there
+        if orders.table.version < self._orders.table.version:
+            # The machine goes by the newest, so peers are found there.
             orders = replace(orders, table=self._orders.table)
         self._orders = orders
         is_newer = orders.table.version > self._machine.version
@@ -248,8 +247,7 @@ def print_words(words: str) -> None:
 def _read_parts(reader: PartReader, checkpoints: CheckpointFolder, version: int) -> None:
     """In a thread: a shared folder may be slow. Raises OSError, PartDamaged, TableFull, Malformed."""
     for path in checkpoints.read_parts(version):
-        for _ in reader.read_part(path):
-            pass
+        reader.read_part(path)
 
 
 def share_of_memory(table: SlotTable) -> int:
@@ -286,12 +284,12 @@ async def serve(memory: int | None, checkpoints: CheckpointFolder | None) -> Non
 
 async def _read_orders(process: ServedMachine, orders: ServerOrders, reader: asyncio.StreamReader) -> None:
     """Until stdin ends. Raises what `ServedMachine.load_rows` does."""
-    await process.load_rows(orders)
-    process.take_orders(orders)
-    while line := await reader.readline():
-        orders = decode(ServerOrders, line)
+    while True:
         await process.load_rows(orders)
         process.take_orders(orders)
+        if not (line := await reader.readline()):
+            return
+        orders = decode(ServerOrders, line)
 
 
 def main() -> None:

@@ -59,13 +59,7 @@ class FramedProtocol(asyncio.BufferedProtocol):
     def _read(self) -> Iterator[memoryview | None]:
         """Each buffer that is to be filled next; None after each message. Raises Malformed."""
         while True:
-            prefix = bytearray(frames.PREFIX.size)
-            yield memoryview(prefix)
-            body = bytearray(frames.length_of_head(prefix))
-            yield memoryview(body)
-            head = frames.read_head(self._kind, body)
-            arrays = frames.make_arrays(head.arrays)
-            yield from frames.buffers_of(arrays)
+            head, arrays = yield from frames.fill_message(self._kind)
             self.take_message(head, arrays)
             del head, arrays  # a quarter of a gigabyte may be waiting in it
             yield None
