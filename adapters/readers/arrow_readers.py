@@ -5,6 +5,7 @@ so that records close to each other, and random ones of few groups, are read at 
 """
 
 import threading
+from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -42,7 +43,7 @@ class DecodedGroup:
     bytes: int
 
 
-class ArrowReader:
+class ArrowReader(ABC):
     """What the formats share; each says how its files are opened and its groups decoded.
 
     Args:
@@ -158,13 +159,13 @@ class ArrowReader:
         except (pa.ArrowException, OSError) as error:
             raise BadFiles(f"{what} cannot be read as {self.title}: {error}") from error
 
+    @abstractmethod
     def _outline(self, file: str) -> tuple[Any, list[int]]:
         """The schema of a file, and how many records each group has."""
-        raise NotImplementedError
 
+    @abstractmethod
     def decode_group(self, file: str, number: int) -> Any:
         """A group, as a table or batch of pyarrow."""
-        raise NotImplementedError
 
 
 class ParquetReader(ArrowReader):

@@ -12,11 +12,11 @@ that it doubles. Each block says whether that holds; if it does not, `find_recor
 from importlib import import_module
 from typing import Any
 
-import numba
 import numpy as np
 from numba.core import types
 from numba.extending import intrinsic as _intrinsic
 
+from ..loops import compiled
 from .csv_split import CR, LF, QUOTE, find_records
 
 BLOCK = 1 << 14
@@ -31,15 +31,6 @@ its first line ends, or -1; from BLANK on: whether that line is empty; from STRA
 can; the last one: the parity of its quotes."""
 
 PARITY = 8
-
-
-def compiled(loop: Any) -> Any:  # Any: numba has no types that pyright could check
-    """The loop, to be compiled at its first call; kept for the next process where a folder for that can be written."""
-    try:
-        return numba.njit(cache=True, nogil=True)(loop)
-    except RuntimeError:
-        return numba.njit(nogil=True)(loop)
-
 
 ir: Any = import_module("llvmlite.ir")  # Any: it has no types, nor has what numba makes of an instruction
 intrinsic: Any = _intrinsic

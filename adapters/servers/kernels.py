@@ -8,11 +8,11 @@ zeros is an empty index.
 """
 
 import math
-from collections.abc import Callable
 from typing import Any
 
-import numba
 import numpy as np
+
+from ..loops import compiled
 
 SLOT_BITS = 10
 """The slot of an id is the first bits of its hash: `master/servers/slot_table.py`."""
@@ -23,14 +23,6 @@ PARTS = 1 << PART_BITS
 
 MISSING = -1
 """The row of an id that has none."""
-
-
-def compiled(loop: Callable[..., Any]) -> Any:  # Any: numba has no types that pyright could check
-    """The loop, to be compiled at its first call; kept for the next process where a folder for that can be written."""
-    try:
-        return numba.njit(cache=True, nogil=True)(loop)
-    except RuntimeError:
-        return numba.njit(nogil=True)(loop)
 
 
 @compiled
