@@ -16,6 +16,8 @@ import tempfile
 import time
 from pathlib import Path
 
+import psutil
+
 from .arena import adopt_orphans
 
 SCRIPT = Path(__file__).parent / "scripts" / "push_and_count.py"
@@ -29,15 +31,8 @@ AFTER, BOUND = 3.0, 240.0
 
 
 def _server_pids(parent: int) -> list[int]:
-    found: list[int] = []
-    for each in Path("/proc").glob("[0-9]*"):
-        try:
-            line, status = (each / "cmdline").read_bytes(), (each / "status").read_text()
-        except OSError:
-            continue
-        if b"adapters.servers.server" in line and f"PPid:\t{parent}\n" in status:
-            found.append(int(each.name))
-    return sorted(found)
+    children = psutil.Process(parent).children()
+    return sorted(each.pid for each in children if "adapters.servers.server" in " ".join(each.cmdline()))
 
 
 def measure_losses(kills: int, draw: random.Random) -> tuple[list[float], list[float], str]:

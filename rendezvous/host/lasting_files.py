@@ -2,13 +2,13 @@
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 from typing import BinaryIO
 
 
 @contextlib.contextmanager
-def write_whole(path: Path) -> Iterator[BinaryIO]:
+def write_whole(path: Path) -> Generator[BinaryIO]:
     """A file to be written, which becomes `path` at the end of the `with`; nothing is left of one that fails.
 
     Raises OSError.
