@@ -1,5 +1,6 @@
 """The custom resource, as a user of kubectl sees it: the operator runs in a pod of its own, with its own Role."""
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -46,7 +47,8 @@ def test_kubectl_applies_scales_suspends_and_deletes_a_job(jobs: ElasticJobs) ->
     patch = ("patch", "elasticjob", "short", "--type=merge", "-p")
     soon = jobs.kubectl(*patch, '{"spec": {"ttlSecondsAfterFinished": 5}}', fails=True)
     assert "should be greater than or equal to 60" in soon, "elastic-job wait could not read how it has ended"
-    ended = [{**each, "lastTransitionTime": "2026-01-01T00:00:00Z"} for each in jobs.said("short")["conditions"]]
+    ago = (datetime.now(UTC) - timedelta(minutes=10)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    ended = [{**each, "lastTransitionTime": ago} for each in jobs.said("short")["conditions"]]
     where = (elastic_job.GROUP, elastic_job.VERSION, jobs.namespace, elastic_job.PLURAL, "short")
     client.CustomObjectsApi(jobs.plane.api).patch_namespaced_custom_object_status(
         *where, {"status": {"conditions": ended}}

@@ -70,14 +70,16 @@ class LocalPlatform:
         replica = Replica(name, role, index, attempt, counted, "running", self._now(), raised=launch.raised)
         if len(self._placed) >= self._places:
             self._waiting[name] = replace(replica, state="pending", pending=Unschedulable("all places are taken"))
-            self._changed.set()
-            return
-        self._placed.add(name)
-        words = ["-m", "elastic_run", f"--node-name={name}", *self._words]
-        process = await asyncio.create_subprocess_exec(sys.executable, *words, start_new_session=True)
-        node = self._nodes[name] = Node(replica, process)
-        node.task = asyncio.create_task(self._reap(node))
+        else:
+            await self._run(replica)
         self._changed.set()
+
+    async def _run(self, replica: Replica) -> None:
+        self._placed.add(replica.name)
+        words = ["-m", "elastic_run", f"--node-name={replica.name}", *self._words]
+        process = await asyncio.create_subprocess_exec(sys.executable, *words, start_new_session=True)
+        node = self._nodes[replica.name] = Node(replica, process)
+        node.task = asyncio.create_task(self._reap(node))
 
     async def stop(self, name: str) -> None:
         print(f"platform: stops {name}", flush=True)
@@ -98,6 +100,9 @@ class LocalPlatform:
         else:
             end = Exited(code if code >= 0 else 128 - code)
             node.replica = replace(node.replica, state="ended", since=self._now(), end=end)
+        if self._waiting:  # as a scheduler does: the first that waits has the place
+            waits = self._waiting.pop(next(iter(self._waiting)))
+            await self._run(replace(waits, state="running", pending=None, since=self._now()))
         self._changed.set()
 
     def close(self) -> None:

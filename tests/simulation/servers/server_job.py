@@ -183,11 +183,12 @@ class ServerJob:
         if self._timeline.now < self._last_loss + 0.4:
             return False
         table, index = self._store.table, self._store.table.index_of(process.incarnation)
-        if not table.primary:  # the first holders may be chosen among those whose leases have not ended
-            return self._timeline.now > self._last_loss + LEASE_SECONDS + 0.4
+        replicas = self._schedule.shape.replicas
+        if not table.primary:  # the first holders may be chosen among those whose leases have not ended: this one too
+            return replicas > 0 and self._timeline.now > self._last_loss + LEASE_SECONDS + 0.4
         if index < 0:
             return True
-        if not self._schedule.shape.replicas:
+        if not replicas:
             return False
         runs = [self._processes[each.incarnation].alive for each in table.servers]
         for primary, backup in zip(table.primary, table.backup, strict=True):
