@@ -20,8 +20,9 @@ from typing import NoReturn
 from ...master.data.ledger import DONE, Tracking
 from ...master.data.shard import Files, Layout, Span
 from . import pushes
-from .ledger_client import Client, Leaser, NoLedger, ShardsMisused, client_of
+from .ledger_client import Leaser, ShardsMisused
 from .saves import Saves
+from .whose_ledger import Client, NoLedger, client_of
 
 _leasers: "weakref.WeakSet[Leaser]" = weakref.WeakSet()
 """Of this process's datasets."""

@@ -39,6 +39,13 @@ def test_each_record_counts_once_whatever_worker_dies_at_whatever_point(tmp_path
     assert "counted [2.0] 12000" in said
 
 
+def test_a_worker_that_ends_itself_with_a_shard_begun_leaves_its_rest_to_the_others(tmp_path: Path) -> None:
+    code, said = run(tmp_path, "--servers=1", str(SCRIPTS / "servers_count.py"), "--die", "1:2:exit")
+    assert code == 0, said
+    assert "dies exit push" in said and "round 2" not in said
+    assert "counted [2.0] 12000" in said
+
+
 SLOW = (str(SCRIPTS / "servers_count.py"), "--pause=0.1")
 """Some 20 seconds; says what it has pushed."""
 

@@ -15,8 +15,9 @@ import elastic_run
 from elastic_run.adapters.client import pushes
 from elastic_run.adapters.client.context import AGENT, RANK_VARIABLES, ROUND, BadEnvironment
 from elastic_run.adapters.client.current_round import is_current_round
-from elastic_run.adapters.client.ledger_client import HELD, NoLedger, ShardsMisused, ShardsNotDone
+from elastic_run.adapters.client.ledger_client import HELD, ShardsMisused, ShardsNotDone
 from elastic_run.adapters.client.shards import Shard, Shards, shards
+from elastic_run.adapters.client.whose_ledger import NoLedger
 from elastic_run.master.data.shard import BadDataset, BadShardsState
 
 from ....doubles.ledger_agent import alone, environment_of
