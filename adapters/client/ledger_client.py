@@ -250,7 +250,12 @@ class Leaser:
                 self.opened = True
                 return
             if self.outstanding is None:
-                self._send(replace(self._request("open"), dataset=dataset, restored=self.restored))
+                # What that position has and older rows of tables have not would be left out: their marks say it all.
+                restored = None if dataset.alone else self.restored
+                if restored is not self.restored and self.client.rank == 0:
+                    words = "goes on from what the rows of its tables have, and not from the position that was loaded"
+                    print(f"[elastic-run] dataset {self.layout.name!r} {words}", file=sys.stderr, flush=True)
+                self._send(replace(self._request("open"), dataset=dataset, restored=restored))
             self._settle()
 
     def close(self) -> None:

@@ -289,7 +289,8 @@ class Shards(Iterator[Shard]):
     def load_state_dict(self, state: Mapping[str, object]) -> None:
         """Sets the position, for any number of ranks. Every rank calls it, before the first shard.
 
-        The number of epochs may be another than before.
+        The number of epochs may be another than before. Where gradients go to tables, their rows say what is done,
+        whatever the position is, which may be newer or older.
 
         Args:
             state: what `state_dict` gave.

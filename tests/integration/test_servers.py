@@ -46,6 +46,32 @@ def test_a_worker_that_ends_itself_with_a_shard_begun_leaves_its_rest_to_the_oth
     assert "counted [2.0] 12000" in said
 
 
+def test_a_position_that_is_newer_than_the_rows_leaves_no_record_out(tmp_path: Path) -> None:
+    text = """
+        import json, os, torch
+        from elastic_run import data, servers
+        from elastic_run import torch as elastic
+        table = elastic.Embedding("t", 1, servers.SGD(1.0), servers.Zeros())
+        shards = data.shards("d", 1000, shard_size=100, epochs=1)
+        if os.path.exists("position"):
+            shards.load_state_dict(json.load(open("position")))
+        for count, shard in enumerate(shards):
+            (-table(torch.tensor(list(shard.indices))).sum()).backward()
+            shard.done()
+            if count == 4 and not os.path.exists("position"):
+                json.dump(shards.state_dict(), open("position", "w"))
+                raise SystemExit
+        print("counted", sorted(set(table.rows(torch.arange(1000)).flatten().tolist())), flush=True)
+        """
+    path = script(tmp_path, text)
+    code, said = run(tmp_path, "--servers=1", path, nproc=1)
+    assert code == 0 and (tmp_path / "position").exists(), said
+    code, said = run(tmp_path, "--servers=1", path, nproc=1)  # whose tables are new
+    assert code == 0, said
+    assert "counted [1.0]" in said
+    assert "goes on from what the rows of its tables have, and not from the position that was loaded" in said
+
+
 SLOW = (str(SCRIPTS / "servers_count.py"), "--pause=0.1")
 """Some 20 seconds; says what it has pushed."""
 
