@@ -57,8 +57,8 @@ class RowsGradient:
 class Embedding(nn.Module):
     """Looks rows up by id. A row is made on the job's servers when its id is first trained on; nobody says how many.
 
-    The gradients of a step are pushed by the call that says of which records they are: `shard.progress(n)` or
-    `shard.done()`. They are those of the loss that is there: each worker's own.
+    The gradients of a step are pushed by the call that says of which records they are: `shard.progress(n)`,
+    `shard.done()` or `loader.commit()`. They are those of the loss that is there: each worker's own.
 
     Args:
         name: of the table: one for each, in a job.

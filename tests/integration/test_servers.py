@@ -39,6 +39,16 @@ def test_each_record_counts_once_whatever_worker_dies_at_whatever_point(tmp_path
     assert "counted [2.0] 12000" in said
 
 
+@pytest.mark.parametrize("commit", ["ack", "checkpoint"])
+def test_each_record_of_a_loader_counts_once_whatever_worker_dies(tmp_path: Path, commit: str) -> None:
+    deaths = ["1:3:before", "2:2:after", "3:4:before"]
+    words = (str(SCRIPTS / "servers_count.py"), f"--commit={commit}", "--loader=2", "--die", *deaths)
+    code, said = run(tmp_path, "--servers=2", "--max-restarts=3", "--same-failure-limit=0", *words)
+    assert code == 0, said
+    assert len(re.findall("dies (?:before|after) push", said)) == len(deaths), said
+    assert "counted [2.0] 12000" in said
+
+
 def test_a_worker_that_ends_itself_with_a_shard_begun_leaves_its_rest_to_the_others(tmp_path: Path) -> None:
     code, said = run(tmp_path, "--servers=1", str(SCRIPTS / "servers_count.py"), "--die", "1:2:exit")
     assert code == 0, said

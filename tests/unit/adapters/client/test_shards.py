@@ -232,6 +232,11 @@ def test_a_position_that_is_newer_than_the_rows_leaves_no_record_out(
     assert "goes on from what the rows of its tables have, and not from the position" in capfd.readouterr().err
 
 
+def test_no_other_process_leases_what_this_one_pushes(two_servers: Applied) -> None:
+    with alone(50) as data, pytest.raises(ShardsMisused, match=r"cannot be shared.*because gradients go to tables"):
+        data.part(1)
+
+
 def test_a_part_is_done_before_the_next(two_servers: Applied) -> None:
     with alone(50, commit="ack") as data:
         part = next(data)
