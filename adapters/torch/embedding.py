@@ -1,11 +1,13 @@
 """Embeddings whose rows are on the job's servers, as a module of PyTorch."""
 
+import inspect
 import os
 import weakref
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
+from torch.amp.grad_scaler import GradScaler
 from torch.nn import functional
 from torch.optim.optimizer import Optimizer, register_optimizer_step_pre_hook
 
@@ -148,6 +150,14 @@ class Embedding(nn.Module):
         return f"{self.spec.name!r}, dim={self.spec.columns}, {self.spec.optimizer!r}"
 
 
+def _is_scaled() -> bool:
+    """Whether the step under way is a GradScaler's, which knows nothing of the rows' gradients."""
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_code is not GradScaler.step.__code__:
+        frame = frame.f_back
+    return frame is not None and frame.f_locals["self"].is_enabled()
+
+
 _checked: set[int] = set()
 """Processes whose optimizers are looked at."""
 
@@ -166,6 +176,6 @@ def _open(spec: specs.TableSpec) -> None:
         _checked.add(os.getpid())
 
         def check(optimizer: Optimizer, *_: Any) -> None:
-            check_step(id(optimizer))
+            check_step(id(optimizer), scaled=_is_scaled())
 
         register_optimizer_step_pre_hook(check)

@@ -205,7 +205,10 @@ def test_what_a_script_does_wrong_is_said(tmp_path: Path) -> None:
         optimizer.step()
         shards = data.shards("d", 100, shard_size=10, commit="ack")
         next(shards)
+        scaler = torch.amp.GradScaler("cpu")
+        scaler.scale(dense(torch.ones(2)).sum()).backward()
         for wrong in (
+            lambda: scaler.step(optimizer),
             lambda: optimizer.step(),
             lambda: table(torch.zeros(3)),
             lambda: elastic.Embedding("t", 3, servers.SGD(1.0)),
@@ -222,7 +225,8 @@ def test_what_a_script_does_wrong_is_said(tmp_path: Path) -> None:
     code, said = run(tmp_path, "--servers=1", script(tmp_path, text), nproc=1)
     assert code == 0, said
     words = (
-        "call shard.progress(n) or shard.done() after each step",
+        "a GradScaler scales the loss, and so the gradients of tables",
+        "call shard.progress(n), shard.done() or loader.commit() after each step",
         "ids are torch.float32, and must be torch.int64",
         "table 't' is there already, with columns 2 in place of 3",
         "SGD(lr=-1.0) must be at least 0",
