@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ..adapters.client.memory_channel import MemoryReply, MemoryRequest
+from ..rendezvous.base.threads import begin
 from ..rendezvous.host.local_socket import own_peer
 from ..rendezvous.wire.frame import TooLong, framed, take_frames
 from ..rendezvous.wire.values import Malformed, decode, encode
-from .processes.threads import begin
 
 MOST_HOLDERS = 64
 """Checkpoints of one job; a script that makes ever new ones would use up this process's descriptors."""

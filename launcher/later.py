@@ -8,7 +8,7 @@ import asyncio
 from functools import partial
 from importlib import import_module
 
-from ..elastic_agent.processes.threads import Threads
+from ..rendezvous.base.threads import Threads
 
 SECONDS = 0.3
 """After the agent's start: until then the processors are for the workers."""

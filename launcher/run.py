@@ -23,13 +23,13 @@ from ..elastic_agent.logs.routes import StreamRoutes
 from ..elastic_agent.machine import plan
 from ..elastic_agent.machine.agent_machine import REPEAT_SECONDS
 from ..elastic_agent.node.preemption import heed_no_more
-from ..elastic_agent.processes.threads import Threads, call_from_thread
 from ..elastic_agent.setup import Setup
 from ..elastic_agent.timeline import Timeline
 from ..master.machine.controller import Terms
 from ..rendezvous.base.cancel import running
 from ..rendezvous.base.errors import NoThreads, NoUsableEtcd, OtherSecret, RendezvousError, Sealed
 from ..rendezvous.base.plural import plural
+from ..rendezvous.base.threads import Threads, call_from_thread
 from ..rendezvous.host.process_limits import all_allowed
 from ..rendezvous.host.trace_file import AGENT, Later, Sink, Trace
 from ..rendezvous.identity.secret import NoIdentity

@@ -13,7 +13,6 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -24,9 +23,9 @@ from ...rendezvous.wire.frame import TooLong
 from ...rendezvous.wire.values import Malformed
 from . import pushes
 from .channel import Call, Channel
-from .context import AGENT, context
 from .own_ledger import OwnLedger
 from .saves import Saves
+from .whose_ledger import Client
 
 AHEAD = 0.5
 """Seconds of work, at this worker's own pace, that it leases ahead: few requests, and little that a lost worker had."""
@@ -65,45 +64,8 @@ class ShardsRefused(ShardsError, RuntimeError, public=True):
     """The ranks contradict each other, or this run of the job an earlier one."""
 
 
-class NoLedger(ShardsError, RuntimeError, public=True):
-    """There are several ranks, or a launcher that says too little, and no ledger that all of them could ask."""
-
-
 class RoundOver(ShardsError, RuntimeError, public=True):
     """The job is in another round. The launcher ends this worker; what it does until then counts for nothing."""
-
-
-@dataclass(frozen=True, slots=True)
-class Client:
-    """Where a process asks; `agent` is empty where the ledger is in the process itself."""
-
-    agent: str
-    round: int
-    rank: int
-    size: int
-
-
-def client_of(environment: Mapping[str, str] | None) -> Client:
-    """Raises NoLedger, BadEnvironment."""
-    given = os.environ if environment is None else environment
-    here = context(given)
-    agent = given.get(AGENT, "")
-    if agent and not here.round:
-        raise NoLedger(
-            f"the environment has {AGENT}, but not the rank and the round of this process: leave RANK, WORLD_SIZE, "
-            "ELASTIC_RUN_ROUND and the others as elastic-run sets them"
-        )
-    if here.round and not agent:
-        raise NoLedger(
-            f"the environment has no {AGENT}, so this worker cannot lease shards: leave it as elastic-run sets it, "
-            "or look for the launcher's line about its socket"
-        )
-    if here.world_size > 1 and not agent:
-        raise NoLedger(
-            f"{here.world_size} ranks share the data, and their launcher keeps no ledger of it: start the script with "
-            "elastic-run, which takes torchrun's arguments; or start one process alone"
-        )
-    return Client(agent, here.round, here.rank, here.world_size)
 
 
 @dataclass(slots=True)
@@ -131,7 +93,7 @@ class Leaser:
         queue: leases that are not begun.
         begun: by shard index, what was given out and is not done; parts do not follow that.
         marks: what was said, and not sent.
-        granted: by shard index, in which round of the job it was leased, where its gradients go to tables.
+        granted: by shard index, the number of its lease, where its gradients go to tables.
         pushing: a shard of which a push is on its way, or has failed.
         rest: of a shard in parts, one of which is done: from which record on the next part is.
         outstanding: the request whose answer is not known.
@@ -288,7 +250,12 @@ class Leaser:
                 self.opened = True
                 return
             if self.outstanding is None:
-                self._send(replace(self._request("open"), dataset=dataset, restored=self.restored))
+                # What that position has and older rows of tables have not would be left out: their marks say it all.
+                restored = None if dataset.alone else self.restored
+                if restored is not self.restored and self.client.rank == 0:
+                    words = "goes on from what the rows of its tables have, and not from the position that was loaded"
+                    print(f"[elastic-run] dataset {self.layout.name!r} {words}", file=sys.stderr, flush=True)
+                self._send(replace(self._request("open"), dataset=dataset, restored=restored))
             self._settle()
 
     def close(self) -> None:
@@ -373,7 +340,7 @@ class Leaser:
             self.numbers.cuts = request.cut
         else:
             self.queue.extend(answer.leases)
-            self.granted.update((piece.shard_index, answer.round) for piece in answer.leases if answer.round)
+            self.granted.update((piece.shard_index, answer.lease) for piece in answer.leases if answer.lease)
             self.ended |= answer.ended
             if request.wants:
                 self.dry = not answer.leases
@@ -406,7 +373,7 @@ class Leaser:
             self._settle(deadline)
         # What a part has given out, the main process may still say to be done.
         rest = {*(piece.shard_index for piece in self.queue), *self.begun}
-        if self.pushing:  # its last push may still come to a server: only a new round tells it from another worker's
+        if self.pushing:  # its last push may still come to a server: only a new lease tells it from another worker's
             rest.discard(self.pushing.shard_index)
         if rest or self.marks:
             self._exchange(0, tuple(sorted(rest)))

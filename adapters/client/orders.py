@@ -14,6 +14,7 @@ from itertools import cycle, islice
 from typing import Any
 
 from ...master.data.shard import Layout, Span
+from . import pushes
 from .ledger_client import HELD, ShardsMisused, ShardsNotDone
 from .shards import Shard, Shards
 from .steps import Steps
@@ -64,10 +65,11 @@ Order = tuple[Piece, ...]
 
 @dataclass(slots=True)
 class _Held:
-    """A shard of this rank; `drawn` and `committed` are counted from the shard's beginning."""
+    """A shard of this rank; all is counted from the shard's beginning, and no order goes over one of the `edges`."""
 
     shard: Shard
     span: Span
+    edges: list[int]
     committed: int
     drawn: int
 
@@ -76,9 +78,17 @@ class _Held:
         """Records that are in no order yet."""
         return len(self.span) - self.drawn
 
+    def draw(self, wanted: int) -> int:
+        """Draws so many at most; where that ends."""
+        self.drawn = min(self.drawn + wanted, next((edge for edge in self.edges if edge > self.drawn), self.drawn))
+        return self.drawn
+
 
 class OrderQueue:
-    """Leases, cuts orders, and knows which were given out and which committed; in the main process."""
+    """Leases, cuts orders, and knows which were given out and which committed; in the main process.
+
+    Where gradients go to tables, an order is of one shard, and so is a commit: it pushes what was computed from it.
+    """
 
     def __init__(self, source: Shards) -> None:
         self.source = source
@@ -103,6 +113,12 @@ class OrderQueue:
 
     def loop(self, begin: Callable[[], Iterator[Any]]) -> Iterator[Any]:
         """One loop over what `begin` makes of `orders`; the loop before it is over."""
+        if self._given and pushes.registered:
+            raise ShardsMisused(
+                f"another loop is begun, and {len(self._given)} batches of the one before are not committed: what was "
+                "computed from them may go to tables with the next, and is computed again. Call commit() before a loop "
+                "is left"
+            )
         self._loops += 1
         self._given.clear()
         return self._loop(self._loops, begin)
@@ -151,9 +167,9 @@ class OrderQueue:
                         if held is None:
                             break
                     at[worker] = held
-                start, held.drawn = held.drawn, held.drawn + min(wanted, held.left)
-                order.append(Piece(held.span, start, held.drawn, held.drawn if dry else len(held.span)))
-                wanted -= held.drawn - start
+                start, stop = held.drawn, held.draw(wanted)
+                order.append(Piece(held.span, start, stop, stop if dry else len(held.span)))
+                wanted = 0 if pushes.registered else wanted - (stop - start)  # a push is of one shard
             if not order:
                 return
             self._waiting.append(tuple(order))
@@ -167,14 +183,15 @@ class OrderQueue:
                 "shards, or prefetch less (batch_size, num_workers, prefetch_factor)"
             )
         try:
-            shard = next(self.source, None)
+            taken = self.source._take_whole()  # pyright: ignore[reportPrivateUsage]
         except ShardsNotDone:
             if not self._held:
                 raise  # somebody else iterates over the source
             return None
-        if shard is None:
+        if taken is None:
             return None
-        held = _Held(shard, self.layout.span(shard.index), shard.offset, shard.offset)
+        shard, edges = taken
+        held = _Held(shard, self.layout.span(shard.index), edges, shard.offset, shard.offset)
         self._held[shard.index] = held
         return held
 
@@ -192,17 +209,24 @@ class OrderQueue:
             raise ShardsMisused(
                 f"commit({count}) although only {len(self._given)} batches were given out and not committed"
             )
-        moved: dict[int, _Held] = {}
-        for _ in range(count):
-            for piece in self._given.popleft():
-                held = moved[piece.span.shard_index] = self._held[piece.span.shard_index]
-                held.committed = piece.stop
-        for shard_index, held in moved.items():
-            if held.committed < len(held.span):
-                held.shard.progress(held.committed - held.shard.offset)
+        if count > 1 and pushes.registered:
+            raise ShardsMisused(
+                f"commit({'' if batches is None else batches}) of {count} batches, and gradients go to tables, each "
+                "with the records that it is of: call commit(1) after each backward(), before the next"
+            )
+        moved: dict[int, int] = {}
+        for order in islice(self._given, count):
+            moved.update((piece.span.shard_index, piece.stop) for piece in order)
+        for shard_index, stop in moved.items():
+            held = self._held[shard_index]
+            if stop < len(held.span):
+                held.shard.progress(stop - held.shard.offset)
             else:
-                del self._held[shard_index]
                 held.shard.done()
+                del self._held[shard_index]
+            held.committed = stop
+        for _ in range(count):  # not before: what servers refuse can be committed again
+            self._given.popleft()
         self._committed = True
         self._counted.committed()
 

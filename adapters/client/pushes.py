@@ -9,8 +9,8 @@ from typing import Protocol
 class Pushes(Protocol):
     """Pushes what a script has computed from records, when it names them.
 
-    `dataset` is `Layout.order`; `lease` is the round of the job in which the shard was leased: whoever has it after a
-    lost worker has a higher one.
+    `dataset` is `Layout.order`; `lease` is the number of the shard's lease: whoever has it after another worker, which
+    was lost or has ended, has a higher one.
     """
 
     def cuts(self, dataset: str, shard_index: int, lease: int, offset: int) -> list[int]:

@@ -20,8 +20,9 @@ from typing import NoReturn
 from ...master.data.ledger import DONE, Tracking
 from ...master.data.shard import Files, Layout, Span
 from . import pushes
-from .ledger_client import Client, Leaser, NoLedger, ShardsMisused, client_of
+from .ledger_client import Leaser, ShardsMisused
 from .saves import Saves
+from .whose_ledger import Client, NoLedger, client_of
 
 _leasers: "weakref.WeakSet[Leaser]" = weakref.WeakSet()
 """Of this process's datasets."""
@@ -228,17 +229,34 @@ class Shards(Iterator[Shard]):
         """
         if pushes.registered:
             check_alone(self._leaser)
-        while (taken := self._rest() or self._leaser.take()) is not None:
+        if (taken := self._cut(self._rest() or self._leaser.take())) is None:
+            raise StopIteration
+        span, (offset, end, *_) = taken
+        return self._shard_of(span, offset, end)
+
+    def _take_whole(self) -> tuple[Shard, list[int]] | None:
+        """A shard for who names records as they were drawn, also of several shards at a time: the records at which it
+        begins, at which a batch has to end, and at which it ends itself; None at the end."""
+        if pushes.registered:
+            check_alone(self._leaser)
+        if (taken := self._cut(self._leaser.take())) is None:
+            return None
+        span, edges = taken
+        return self._shard_of(span, edges[0], len(span)), edges
+
+    def _cut(self, taken: tuple[Span, int] | None) -> tuple[Span, list[int]] | None:
+        """What was taken, or the next lease of which not all is applied: where it begins, the records that no push may
+        cross, and its end."""
+        while taken is not None:
             span, offset = taken
-            end = len(span)
-            for each in pushes.registered:
-                lease = self._leaser.granted.get(span.shard_index, 0)
-                offset, *cuts = each.cuts(self._layout.order, span.shard_index, lease, offset)
-                end = min([*cuts, end])
-            if offset < end or not pushes.registered:
-                return self._shard_of(span, offset, end)
+            lease = self._leaser.granted.get(span.shard_index, 0)
+            marks = [each.cuts(self._layout.order, span.shard_index, lease, offset) for each in pushes.registered]
+            edges = sorted({*marks[0], len(span)}) if marks else [offset, len(span)]
+            if len(edges) > 1:
+                return span, edges
             self._leaser.said(span, DONE)
-        raise StopIteration
+            taken = self._leaser.take()
+        return None
 
     def _rest(self) -> tuple[Span, int] | None:
         """What follows a part that is done of its shard. Raises ShardsMisused where the last shard is not done."""
@@ -288,7 +306,8 @@ class Shards(Iterator[Shard]):
     def load_state_dict(self, state: Mapping[str, object]) -> None:
         """Sets the position, for any number of ranks. Every rank calls it, before the first shard.
 
-        The number of epochs may be another than before.
+        The number of epochs may be another than before. Where gradients go to tables, their rows say what is done,
+        whatever the position is, which may be newer or older.
 
         Args:
             state: what `state_dict` gave.
@@ -310,10 +329,16 @@ class Shards(Iterator[Shard]):
 
         Raises:
             elastic_run.exceptions.NoLedger: without elastic-run, the ledger is in this process.
+            elastic_run.exceptions.ShardsMisused: gradients go to tables, with what this process itself computes.
         """
         if not isinstance(number, int) or isinstance(number, bool) or number < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"part({number!r}) must be a whole number from 1")
         client = self._leaser.client
+        if pushes.registered:
+            raise ShardsMisused(
+                f"dataset {self._layout.name!r} cannot be shared with other processes, because gradients go to tables "
+                "with shard.done() of this one: iterate here, or use ElasticIterableDataset"
+            )
         if not client.agent:
             raise NoLedger(
                 f"dataset {self._layout.name!r} cannot be shared with other processes, because without elastic-run "

@@ -28,7 +28,12 @@ MOST_AHEAD = 8
 
 UNPUSHED = (
     "steps were made with gradients of a table, and nothing has said of which records they are: call "
-    "shard.progress(n) or shard.done() after each step of the optimizer"
+    "shard.progress(n), shard.done() or loader.commit() after each step of the optimizer"
+)
+
+SCALED = (
+    "a GradScaler scales the loss, and so the gradients of tables, which it does not scale back: use "
+    "torch.autocast with bfloat16, which needs none, or GradScaler(enabled=False)"
 )
 
 Gradient = Callable[[], "Array | None"]
@@ -191,8 +196,14 @@ class ServersClient:
                 raise TableMisused(f"table {table!r}: {UNPUSHED}")
             waiting.append(AwaitedGradient(distinct, gradient, may_come))
 
-    def check_step(self, optimizer: int) -> None:
-        """Before a step of that optimizer. Raises TableMisused at its second, where nothing was ever pushed."""
+    def check_step(self, optimizer: int, *, scaled: bool = False) -> None:
+        """Before a step of that optimizer. Raises TableMisused at its second, where nothing was ever pushed.
+
+        Args:
+            scaled: its gradients were those of a loss that was scaled: TableMisused at once.
+        """
+        if scaled:
+            raise TableMisused(SCALED)
         if self._pushes or not any(self._pulled.values()):
             return
         if optimizer in self._stepped:
@@ -277,7 +288,7 @@ def session() -> ServersClient:
     return found
 
 
-def check_step(optimizer: int) -> None:
+def check_step(optimizer: int, *, scaled: bool) -> None:
     """See `ServersClient.check_step`; a process that has declared no table is not checked."""
     if (found := _sessions.get(os.getpid())) is not None:
-        found.check_step(optimizer)
+        found.check_step(optimizer, scaled=scaled)

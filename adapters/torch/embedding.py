@@ -1,11 +1,13 @@
 """Embeddings whose rows are on the job's servers, as a module of PyTorch."""
 
+import inspect
 import os
 import weakref
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
+from torch.amp.grad_scaler import GradScaler
 from torch.nn import functional
 from torch.optim.optimizer import Optimizer, register_optimizer_step_pre_hook
 
@@ -57,8 +59,8 @@ class RowsGradient:
 class Embedding(nn.Module):
     """Looks rows up by id. A row is made on the job's servers when its id is first trained on; nobody says how many.
 
-    The gradients of a step are pushed by the call that says of which records they are: `shard.progress(n)` or
-    `shard.done()`. They are those of the loss that is there: each worker's own.
+    The gradients of a step are pushed by the call that says of which records they are: `shard.progress(n)`,
+    `shard.done()` or `loader.commit()`. They are those of the loss that is there: each worker's own.
 
     Args:
         name: of the table: one for each, in a job.
@@ -148,6 +150,14 @@ class Embedding(nn.Module):
         return f"{self.spec.name!r}, dim={self.spec.columns}, {self.spec.optimizer!r}"
 
 
+def _is_scaled() -> bool:
+    """Whether the step under way is a GradScaler's, which knows nothing of the rows' gradients."""
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_code is not GradScaler.step.__code__:
+        frame = frame.f_back
+    return frame is not None and frame.f_locals["self"].is_enabled()
+
+
 _checked: set[int] = set()
 """Processes whose optimizers are looked at."""
 
@@ -166,6 +176,6 @@ def _open(spec: specs.TableSpec) -> None:
         _checked.add(os.getpid())
 
         def check(optimizer: Optimizer, *_: Any) -> None:
-            check_step(id(optimizer))
+            check_step(id(optimizer), scaled=_is_scaled())
 
         register_optimizer_step_pre_hook(check)

@@ -12,6 +12,7 @@ from typing import Any, NoReturn, TypeVar, cast
 
 from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
+from ..client import pushes
 from ..client.ledger_client import ShardsMisused
 from ..client.orders import LeasedPosition, OrderQueue, Reader, Records
 from ..client.shards import Shards
@@ -31,10 +32,11 @@ class _MovedByCommits(LeasedPosition):
             batches: the oldest so many of those not committed, where something between the loader and the step
                 draws ahead (samples, in a plain loop); None: all.
 
-        Costs no round trip.
+        Costs no round trip; with tables it pushes the rows' gradients, of one batch: call it after each `backward()`.
 
         Raises:
-            elastic_run.exceptions.ShardsMisused: fewer batches were given out since the last commit.
+            elastic_run.exceptions.ShardsMisused: fewer batches were given out since the last commit; with tables: it is
+                of several.
         """
         self._queue.commit(batches)
 
@@ -73,7 +75,7 @@ class ElasticIterableDataset(_MovedByCommits, IterableDataset[T]):
         """One sample after the other, in this process.
 
         Raises:
-            elastic_run.exceptions.ShardsMisused: in a loader's worker, or with commit="ack".
+            elastic_run.exceptions.ShardsMisused: in a loader's worker, with commit="ack", or with tables on servers.
         """
         if get_worker_info() is not None:
             _refuse_to_be_sent()
@@ -82,6 +84,11 @@ class ElasticIterableDataset(_MovedByCommits, IterableDataset[T]):
                 "a plain loop over an ElasticIterableDataset ends while other workers' shards may still be returned, "
                 "which is too early with commit='ack': use dataset.loader(batch_size=...)"
             )
+        if pushes.registered:
+            raise ShardsMisused(
+                "gradients go to tables, with the records of a batch, and a plain loop gives out samples: use "
+                "dataset.loader(batch_size=...)"
+            )
         reader = Reader(self._read, self._queue.layout)
         return self._queue.loop(lambda: chain.from_iterable(map(reader.__getitems__, self._queue.orders(1, 1))))
 
@@ -89,7 +96,8 @@ class ElasticIterableDataset(_MovedByCommits, IterableDataset[T]):
         """A loader of batches, with worker processes or without.
 
         Args:
-            batch_size: records in a batch; also across shards. The last batch of this rank may have fewer.
+            batch_size: records in a batch; also across shards. The last batch of this rank may have fewer; with tables
+                no batch is of two shards, and the last one of each may have fewer.
             num_workers: processes that read, each a shard of its own.
             arguments: others of torch's DataLoader; Any: as they are there.
 

@@ -28,6 +28,7 @@ from ...master.data.lockstep import (
     disagreement,
 )
 from ...master.data.permutation import Permutation
+from ..client import pushes
 from ..client.context import largest_world
 from ..client.saves import Saves
 from ..client.steps import Steps
@@ -151,8 +152,14 @@ class ElasticBatchSampler(Sampler[list[int]]):
         Raises:
             elastic_run.exceptions.SamplerMisused: nothing was drawn since the last commit (it was called twice), or
                 not yet all batches of the step. What a loader with workers has fetched ahead counts as drawn as far as
-                that can be told from here; a commit too many is refused at the end of the epoch at the latest.
+                that can be told from here; a commit too many is refused at the end of the epoch at the latest. With
+                tables on servers it is always refused.
         """
+        if pushes.registered:
+            raise SamplerMisused(
+                "commit() of an ElasticBatchSampler where gradients go to tables: a step that is undone when a worker "
+                "is lost would stay in their rows. Use leased data: data.shards(), or ElasticIterableDataset"
+            )
         if self._pass is None:
             raise SamplerMisused(
                 "commit() before any batch was drawn (or after load_state_dict): loop over the loader first, and "

@@ -23,7 +23,7 @@ from ...master.diagnosis.places import waits_for_process
 from ...rendezvous.base.cancel import cancel
 from ...rendezvous.base.frozen import dataclass, replace
 from ...rendezvous.base.tasks import Tasks
-from ..processes.threads import T, Threads
+from ...rendezvous.base.threads import T, Threads
 from . import kernel
 from .activity import Quiet
 from .running import Running

@@ -15,8 +15,8 @@ from typing import Any, cast
 
 from ...master.diagnosis.evidence import MAX_FRAMES, Frame
 from ...rendezvous.base.frozen import dataclass
+from ...rendezvous.base.threads import Threads
 from ...rendezvous.base.visible import visible
-from ..processes.threads import Threads
 
 SECONDS = 15.0
 """For one stack. py-spy reads the symbols of the interpreter first, which takes about 0.1 s, and far more on a machine

@@ -14,9 +14,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
+from ...rendezvous.base.threads import Threads, call_from_thread
 from ...rendezvous.host import leftovers
 from ...rendezvous.host.own_files import dated_folder, file_name
-from ..processes.threads import Threads, call_from_thread
 from .drawn_rows import DrawnRows
 from .own_lines import OwnLines
 from .routes import StreamName, StreamRoutes

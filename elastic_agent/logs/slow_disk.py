@@ -5,8 +5,8 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
+from ...rendezvous.base.threads import T, begin
 from ...rendezvous.host.named_files import LARGEST_SETTINGS, read_named
-from ..processes.threads import T, begin
 
 MOMENT_SECONDS = 0.5
 """A tenth of a lease, and a thousand times what a local disk needs for a small file."""

@@ -8,9 +8,9 @@ from collections.abc import AsyncGenerator, Callable
 from functools import partial
 
 from ...elastic_agent.agent import Agent
-from ...elastic_agent.processes.threads import call_from_thread
 from ...elastic_agent.setup import Setup
 from ...rendezvous.base.cancel import running
+from ...rendezvous.base.threads import call_from_thread
 from ...rendezvous.version import VERSION
 from ..settings import Options
 from .journal import Journal

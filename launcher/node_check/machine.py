@@ -15,8 +15,8 @@ from pathlib import Path
 
 import psutil
 
-from ...elastic_agent.processes.threads import T, Threads
 from ...rendezvous.base.frozen import dataclass
+from ...rendezvous.base.threads import T, Threads
 from ...rendezvous.store.endpoint import Endpoint
 from ..doctor.findings import MIB, Finding
 

@@ -35,7 +35,7 @@ worker has that continues; a shard becomes done once.
 
 from bisect import insort
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Literal
 
 from ...rendezvous.base.frozen import dataclass, field, replace
@@ -173,7 +173,7 @@ class Answer:
         lost: shard indices that it had and that others have done.
         ended: there will be no more leases for it in this round.
         position: of the cut.
-        round: the job's, where the dataset is `alone`: no lease of the same shard in another process has the same.
+        lease: of these leases, where the dataset is `alone`: a shard's next one in another process has a higher number.
     """
 
     kind: Literal["ok", "later", "stale", "refused"] = "ok"
@@ -182,7 +182,7 @@ class Answer:
     lost: tuple[int, ...] = ()
     ended: bool = False
     position: Position | None = None
-    round: int = 0
+    lease: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +222,7 @@ class State:
         step: of the last one.
         cut: the last one.
         run: of which run of the job (`Header.run`) `round` is; kept as it is here.
+        ends: how often leases came back within a round, because their worker had ended.
     """
 
     version: int
@@ -236,6 +237,7 @@ class State:
     step: int = 0
     cut: Position | None = None
     run: str = ""
+    ends: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -414,6 +416,15 @@ class Ledger:
         )
         self.changed, self._end_known = True, None
 
+    def end_workers(self, ranks: Collection[int]) -> bool:
+        """The processes of these ranks have ended by themselves: what they have is leased anew; whether it was any."""
+        gone = [each for each in self._all if each.rank in ranks and each.leases]
+        if gone:
+            self._lose(gone)
+            self._state = replace(self._state, ends=self._state.ends + 1)
+            self.changed, self._end_known = True, None
+        return bool(gone)
+
     def _lose(self, gone: Sequence[_Worker]) -> None:
         """What they have is leased anew; each was at the first of that."""
         back: dict[int, Piece] = {}
@@ -461,7 +472,8 @@ class Ledger:
             answer = self._cut(request) if request.kind == "cut" else self._grant(worker, request.wants, now)
             if answer is None or answer.kind != "ok":
                 return answer
-            worker.answer = replace(answer, lost=worker.lost, position=None, round=self.round * self.dataset.alone)
+            lease = (self.round + self._state.ends) * self.dataset.alone
+            worker.answer = replace(answer, lost=worker.lost, position=None, lease=lease)
             worker.lost = ()
             self.changed, self._end_known = True, None
         # Ranks that each kept the position, which has a piece for each rank, would fill the store with its square. The
@@ -684,34 +696,6 @@ class Ledger:
 def fresh(dataset: Dataset) -> State:
     """Nothing is done, and nobody has anything."""
     return State(VERSION, dataset)
-
-
-def check(request: Request) -> str:
-    """What is wrong with a request's shape, in words; empty where nothing is. Whoever takes it from a wire asks."""
-    if request.kind == "open":
-        dataset = request.dataset
-        if dataset is None or dataset.name != request.name:
-            return "an open without its dataset"
-        if min(dataset.size, dataset.shard_size, dataset.shards, dataset.epochs) < 1:
-            return f"dataset {dataset.name!r} is empty"
-        if request.restored and not _sound(request.restored):
-            return "the position that was restored is damaged"
-    elif request.sequence < 1:
-        return "a request without a number"
-    if not 0 <= request.rank < request.world:
-        return f"rank {request.rank} of {request.world}"
-    if any(mark.shard_index < 0 or mark.offset < DONE for mark in request.marks):
-        return "a mark of no shard"
-    return ""
-
-
-def _sound(position: Position) -> bool:
-    shard_indices = [piece.shard_index for piece in position.todo]
-    return (
-        position.frontier >= 0
-        and shard_indices == sorted(set(shard_indices))
-        and all(0 <= piece.shard_index < position.frontier and piece.offset >= 0 for piece in position.todo)
-    )
 
 
 def _difference(here: Dataset, there: Dataset) -> str:

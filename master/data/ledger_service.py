@@ -21,7 +21,8 @@ from ...rendezvous.rpc.envelope import Caller
 from ...rendezvous.store.contract import MAX_OPERATIONS, MAX_VALUE_BYTES, Compare, KeyValue, Put, Store
 from ...rendezvous.store.limits import MAX_REQUEST_BYTES
 from ...rendezvous.store.waits import Waits
-from .ledger import Answer, Ledger, Progress, Request, State, Tracking, check, fresh, named
+from .ledger import Answer, Ledger, Progress, Request, State, Tracking, fresh, named
+from .ledger_requests import check_request
 from .stored_ledger import BadState, read, written
 
 PATIENCE = 10.0
@@ -166,7 +167,7 @@ class Ledgers:
         """The answer, once it is durable; "later" after PATIENCE. Raises Deposed where this master has ended."""
         from .shard import unfit_name  # here, because a job without leased data needs none of that
 
-        if wrong := check(request) or unfit_name(request.name):
+        if wrong := check_request(request) or unfit_name(request.name):
             return Answer("refused", wrong)
         waiting = _Waiting(request, caller, asyncio.get_running_loop().create_future())
         if not self._ended:
@@ -298,7 +299,7 @@ class Ledgers:
         return given
 
     def _turn(self, entries: Mapping[str, _Entry], names: Iterable[str], current: Current) -> set[str]:
-        """Returns what the workers had that are gone since the last round; which datasets have turned."""
+        """Returns what workers had that are gone since the last round, or have ended; of which datasets that was."""
         since = {rank: each for i, each in current.since.items() for rank in current.ranks.get(i, ())}
         turned: set[str] = set()
         for name in names:
@@ -307,6 +308,8 @@ class Ledgers:
                 before = _often(ledger)
                 ledger.turn(current.round, since)
                 self._say_often(ledger, before)
+                turned.add(name)
+            if ledger and ledger.end_workers(self._ended_ranks()):
                 turned.add(name)
         return turned
 

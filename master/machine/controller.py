@@ -155,10 +155,12 @@ class Controller:
 
     @property
     def ended_ranks(self) -> frozenset[int]:
-        """The ranks of the current round whose workers have ended with exit code 0."""
-        members, inside, number = self._membership.seen, self.round.incarnations, self.round.number
-        exits = (exit_ for seen in members if seen.member.incarnation in inside for exit_ in seen.member.report.exits)
-        return frozenset(exit_.rank for exit_ in exits if exit_.ok and exit_.round == number)
+        """The ranks of the current round whose workers, started for it or before, have ended with exit code 0."""
+        number = self.round.number
+        since = {each.incarnation: each.since or number for each in self.round.assigned}
+        members = [seen.member for seen in self._membership.seen if seen.member.incarnation in since]
+        exits = [(since[each.incarnation], exit_) for each in members for exit_ in each.report.exits if exit_.ok]
+        return frozenset(exit_.rank for first, exit_ in exits if first <= exit_.round <= number)
 
     def status(self, now: float, datasets: Sequence[Progress] = ()) -> Status:
         """The whole job now; its ledgers say how far `datasets` are."""

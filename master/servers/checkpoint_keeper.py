@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection
 
 from ...rendezvous.base.cancel import cancel
 from ...rendezvous.base.frozen import replace
+from ...rendezvous.base.threads import T, Threads
 from .checkpoint_folder import CheckpointFolder, CheckpointManifest
 from .slot_table import NOBODY, RunningServer, SlotTable
 
@@ -16,6 +17,9 @@ QUIET_SECONDS = 60.0
 
 READ_SECONDS = 5.0
 """Between two attempts to read the folder at the beginning."""
+
+FOLDER_SECONDS = 60.0
+"""For the folder to answer; one that never does keeps a thread, and nothing else."""
 
 
 class CheckpointKeeper:
@@ -41,6 +45,7 @@ class CheckpointKeeper:
         self._due = self._now() + every
         self._until = self._now() + max(every, SAVE_SECONDS)  # for the one that is being written
         self._quiet = 0.0
+        self._threads = Threads(1)
         self._task: asyncio.Task[None] | None = None
         self._removing: asyncio.Task[None] | None = None
         self._tried = 0  # the last that all servers had written
@@ -51,7 +56,7 @@ class CheckpointKeeper:
         """What there is of earlier runs; as long as that cannot be read, the job's tables do not begin."""
         while True:
             try:
-                self.newest, self.largest = await asyncio.to_thread(self._folder.list_versions)
+                self.newest, self.largest = await self._ask_folder(self._folder.list_versions)
             except OSError as error:
                 self._complain(f"{error}: trying again")
                 await asyncio.sleep(READ_SECONDS)
@@ -90,9 +95,16 @@ class CheckpointKeeper:
         """Waits for nothing."""
         await cancel(*(each for each in (self._task, self._removing) if each is not None))
 
+    async def _ask_folder(self, work: Callable[[], T]) -> T:
+        """One thing at a time. Raises OSError, TimeoutError among them."""
+        try:
+            return await self._threads.run(work, FOLDER_SECONDS)
+        except TimeoutError:
+            raise TimeoutError(f"{self._folder.folder} has not answered in {FOLDER_SECONDS:g} s") from None
+
     async def _write(self, manifest: CheckpointManifest) -> None:
         try:
-            await asyncio.to_thread(self._folder.complete_checkpoint, manifest)
+            await self._ask_folder(lambda: self._folder.complete_checkpoint(manifest))
             self.newest = manifest.version
         except OSError as error:
             self._complain(str(error))
@@ -102,7 +114,7 @@ class CheckpointKeeper:
 
     async def _remove_old(self, newest: int) -> None:
         try:
-            await asyncio.to_thread(self._folder.remove_old, newest)
+            await self._ask_folder(lambda: self._folder.remove_old(newest))
         except OSError as error:
             self._complain(str(error))
         finally:

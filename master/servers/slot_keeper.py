@@ -10,11 +10,11 @@ that nobody else holds waits for its server so long, and a node keeps its places
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 
 from ...rendezvous.base.cancel import cancel
-from ...rendezvous.base.errors import Compacted, Deposed, StoreUnavailable
+from ...rendezvous.base.errors import Deposed
 from ...rendezvous.base.frozen import replace
 from ...rendezvous.election import Leadership
 from ...rendezvous.keys import Keys
@@ -154,22 +154,19 @@ class _TableOfLeader:
 
     async def _follow(self, prefix: str, see: Callable[[str, KeyValue | None, int], None]) -> None:
         """Has `see` know each key as it is, then each change (None: it is absent), with the store's revision."""
-        first, known = 1, set[str]()
+        first = 1
+
+        async def see_changes(seen: Mapping[str, KeyValue | None], revision: int) -> bool:
+            nonlocal first
+            for key, found in seen.items():
+                see(key, found, revision)
+            if first:
+                self._unread, first = self._unread - first, 0
+                self._changed.set()
+            return False
+
         try:
-            while True:
-                with contextlib.suppress(Compacted, StoreUnavailable):  # the next read says how it is
-                    listing = await self._waits.until_answered(TABLE, lambda: self._store.list(prefix))
-                    here = {item.key: item for item in listing.items}
-                    for key in sorted(known | here.keys()):
-                        see(key, here.get(key), listing.revision)
-                    known = set(here)
-                    self._unread, first = self._unread - first, 0
-                    self._changed.set()
-                    async for changes in self._store.watch(prefix, listing.revision + 1, prefix=True):
-                        for change in changes:
-                            key = change.kv.key
-                            see(key, change.kv if change.kind == "put" else None, change.kv.mod_revision)
-                            (known.add if change.kind == "put" else known.discard)(key)
+            await self._waits.follow_keys(TABLE, self._store, prefix, see_changes)
         finally:
             self._changed.set()  # so that `keep_table` sees that this has ended
 

@@ -7,7 +7,7 @@ workers continues with them; who has none looks at `longest`, and ends in words 
 import asyncio
 import contextlib
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -103,14 +103,39 @@ class Waits:
         self, what: str, store: Store, key: str, hear: Callable[[KeyValue | None], Awaitable[bool]]
     ) -> None:
         """Has `hear` know the key as it is, then each change (None: it is absent), until that returns True."""
+
+        async def hear_item(seen: Mapping[str, KeyValue | None], _: int) -> bool:
+            return await hear(seen[key])
+
+        await self.follow_keys(what, store, key, hear_item, prefix=False)
+
+    async def follow_keys(
+        self,
+        what: str,
+        store: Store,
+        key: str,
+        hear: Callable[[Mapping[str, KeyValue | None], int], Awaitable[bool]],
+        *,
+        prefix: bool = True,
+    ) -> None:
+        """The same of all keys of a prefix: those that are there, then what changes together, and the store's revision.
+
+        Where it is read again, the keys that have gone meanwhile are among them.
+        """
+        known = set[str]()
         while True:
             with contextlib.suppress(Compacted, StoreUnavailable):  # the next read says how it is
                 # From the revision of the read on: an earlier run of this id may be in the store's history.
                 listing = await self.until_answered(what, lambda: store.list(key))
-                if await hear(next((item for item in listing.items if item.key == key), None)):
+                here = {item.key: item for item in listing.items if prefix or item.key == key}
+                said = known | here.keys() if prefix else {key}
+                known = set(here)
+                if await hear({each: here.get(each) for each in sorted(said)}, listing.revision):
                     return
-                async for (change,) in store.watch(key, listing.revision + 1):
-                    if await hear(change.kv if change.kind == "put" else None):
+                async for changes in store.watch(key, listing.revision + 1, prefix=prefix):
+                    seen = {each.kv.key: each.kv if each.kind == "put" else None for each in changes}
+                    known = (known | seen.keys()) - {each for each, item in seen.items() if item is None}
+                    if await hear(seen, changes[0].kv.mod_revision):
                         return
 
     def failed(self, what: str, error: StoreError, began: float | None = None) -> None:

@@ -43,8 +43,9 @@ from .adapters.client.channel import AgentGone, AgentTimeout
 from .adapters.client.checkpoints import BadCheckpoint
 from .adapters.client.commits import StateLost
 from .adapters.client.context import BadEnvironment
-from .adapters.client.ledger_client import NoLedger, RoundOver, ShardsMisused, ShardsNotDone, ShardsRefused
+from .adapters.client.ledger_client import RoundOver, ShardsMisused, ShardsNotDone, ShardsRefused
 from .adapters.client.rounds import NoAgent
+from .adapters.client.whose_ledger import NoLedger
 from .adapters.readers.errors import BadFiles, BadRecords, FileChanged, ReadersError
 from .adapters.servers.errors import PushRefused, ServerFull, ServerGone, ServersError, TableMisused
 from .adapters.torch.errors import ProcessGroupExists, UnsupportedState

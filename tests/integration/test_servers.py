@@ -39,6 +39,49 @@ def test_each_record_counts_once_whatever_worker_dies_at_whatever_point(tmp_path
     assert "counted [2.0] 12000" in said
 
 
+@pytest.mark.parametrize("commit", ["ack", "checkpoint"])
+def test_each_record_of_a_loader_counts_once_whatever_worker_dies(tmp_path: Path, commit: str) -> None:
+    deaths = ["1:3:before", "2:2:after", "3:4:before"]
+    words = (str(SCRIPTS / "servers_count.py"), f"--commit={commit}", "--loader=2", "--die", *deaths)
+    code, said = run(tmp_path, "--servers=2", "--max-restarts=3", "--same-failure-limit=0", *words)
+    assert code == 0, said
+    assert len(re.findall("dies (?:before|after) push", said)) == len(deaths), said
+    assert "counted [2.0] 12000" in said
+
+
+def test_a_worker_that_ends_itself_with_a_shard_begun_leaves_its_rest_to_the_others(tmp_path: Path) -> None:
+    code, said = run(tmp_path, "--servers=1", str(SCRIPTS / "servers_count.py"), "--die", "1:2:exit")
+    assert code == 0, said
+    assert "dies exit push" in said and "round 2" not in said
+    assert "counted [2.0] 12000" in said
+
+
+def test_a_position_that_is_newer_than_the_rows_leaves_no_record_out(tmp_path: Path) -> None:
+    text = """
+        import json, os, torch
+        from elastic_run import data, servers
+        from elastic_run import torch as elastic
+        table = elastic.Embedding("t", 1, servers.SGD(1.0), servers.Zeros())
+        shards = data.shards("d", 1000, shard_size=100, epochs=1)
+        if os.path.exists("position"):
+            shards.load_state_dict(json.load(open("position")))
+        for count, shard in enumerate(shards):
+            (-table(torch.tensor(list(shard.indices))).sum()).backward()
+            shard.done()
+            if count == 4 and not os.path.exists("position"):
+                json.dump(shards.state_dict(), open("position", "w"))
+                raise SystemExit
+        print("counted", sorted(set(table.rows(torch.arange(1000)).flatten().tolist())), flush=True)
+        """
+    path = script(tmp_path, text)
+    code, said = run(tmp_path, "--servers=1", path, nproc=1)
+    assert code == 0 and (tmp_path / "position").exists(), said
+    code, said = run(tmp_path, "--servers=1", path, nproc=1)  # whose tables are new
+    assert code == 0, said
+    assert "counted [1.0]" in said
+    assert "goes on from what the rows of its tables have, and not from the position that was loaded" in said
+
+
 SLOW = (str(SCRIPTS / "servers_count.py"), "--pause=0.1")
 """Some 20 seconds; says what it has pushed."""
 
@@ -162,7 +205,10 @@ def test_what_a_script_does_wrong_is_said(tmp_path: Path) -> None:
         optimizer.step()
         shards = data.shards("d", 100, shard_size=10, commit="ack")
         next(shards)
+        scaler = torch.amp.GradScaler("cpu")
+        scaler.scale(dense(torch.ones(2)).sum()).backward()
         for wrong in (
+            lambda: scaler.step(optimizer),
             lambda: optimizer.step(),
             lambda: table(torch.zeros(3)),
             lambda: elastic.Embedding("t", 3, servers.SGD(1.0)),
@@ -179,7 +225,8 @@ def test_what_a_script_does_wrong_is_said(tmp_path: Path) -> None:
     code, said = run(tmp_path, "--servers=1", script(tmp_path, text), nproc=1)
     assert code == 0, said
     words = (
-        "call shard.progress(n) or shard.done() after each step",
+        "a GradScaler scales the loss, and so the gradients of tables",
+        "call shard.progress(n), shard.done() or loader.commit() after each step",
         "ids are torch.float32, and must be torch.int64",
         "table 't' is there already, with columns 2 in place of 3",
         "SGD(lr=-1.0) must be at least 0",

@@ -1,7 +1,8 @@
 """Trains a table that counts ids, by leased shards; rank 0 prints what it has counted.
 
 With `--die ROUND:PUSHES:WHEN ...` the first worker that has made so many pushes in that round kills itself: "before"
-the next, "after" it (the ledger has not heard of it), or when it has marked the shard of one "done".
+the next, "after" it (the ledger has not heard of it), or when it has marked the shard of one "done". At "exit" it ends
+as if all were well, and rank 0 does not.
 """
 
 import argparse
@@ -9,6 +10,8 @@ import contextlib
 import os
 import signal
 import time
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import torch
 
@@ -19,6 +22,7 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--records", type=int, default=6000)
 parser.add_argument("--commit", default="ack")
 parser.add_argument("--die", nargs="*", default=[])
+parser.add_argument("--loader", type=int, help="processes of an ElasticLoader; without it shards are looped over")
 parser.add_argument("--pause", type=float, default=0.0, help="seconds after each push, which is told")
 options = parser.parse_args()
 
@@ -30,27 +34,51 @@ def die(when: str) -> None:
     deaths = (each.split(":") for each in options.die)
     if not any(death == [ROUND, death[1], when] and int(death[1]) <= pushes for death in deaths):
         return
+    if when == "exit" and os.environ["RANK"] == "0":
+        return
     with contextlib.suppress(FileExistsError):
         os.close(os.open(f"died-{ROUND}-{when}", os.O_CREAT | os.O_EXCL))
         print(f"dies {when} push {pushes}", flush=True)
+        if when == "exit":
+            os._exit(0)
         os.kill(os.getpid(), signal.SIGKILL)
 
 
+def loop_over_shards(source: data.Shards) -> Iterator[tuple[torch.Tensor, Callable[[], None]]]:
+    """Ids, and what says that they are in the model."""
+    for shard in source:
+        ids = torch.tensor(list(shard.indices))
+        for begin in range(0, len(ids), 32):
+            part = ids[begin : begin + 32]
+            yield part, partial(shard.progress, begin + len(part))
+        shard.done()
+        die("done")
+
+
+def read(records: elastic.Records) -> Iterator[int]:
+    """The ids."""
+    return iter(records.indices)
+
+
+def loop_over_batches(source: data.Shards) -> Iterator[tuple[torch.Tensor, Callable[[], None]]]:
+    """The same of a loader."""
+    loader = elastic.ElasticIterableDataset(source, read).loader(32, num_workers=options.loader)
+    for ids in loader:
+        yield ids, loader.commit
+
+
 table = elastic.Embedding("counts", 1, servers.SGD(1.0), servers.Zeros())
-for shard in data.shards("d", options.records, shard_size=100, epochs=2, commit=options.commit):
-    ids = torch.tensor(list(shard.indices))
-    for begin in range(0, len(ids), 32):
-        part = ids[begin : begin + 32]
-        (-table(part).sum()).backward()
-        die("before")
-        shard.progress(begin + len(part))
-        die("after")
-        pushes += 1
-        if options.pause:
-            print(f"pushed {pushes}", flush=True)
-            time.sleep(options.pause)
-    shard.done()
-    die("done")
+source = data.shards("d", options.records, shard_size=100, epochs=2, commit=options.commit)
+for ids, commit in (loop_over_shards if options.loader is None else loop_over_batches)(source):
+    (-table(ids).sum()).backward()
+    die("before")
+    commit()
+    die("after")
+    die("exit")
+    pushes += 1
+    if options.pause:
+        print(f"pushed {pushes}", flush=True)
+        time.sleep(options.pause)
 if os.environ["RANK"] == "0":
     until = time.monotonic() + 60
     while True:  # until the others are done as well

@@ -19,13 +19,16 @@ torch = pytest.importorskip("torch")
 
 from torch.utils.data import DataLoader  # noqa: E402  # only where torch is
 
+from elastic_run.adapters.client import pushes  # noqa: E402
 from elastic_run.adapters.client.context import AGENT, RANK_VARIABLES, ROUND  # noqa: E402
 from elastic_run.adapters.client.ledger_client import HELD, ShardsMisused, ShardsNotDone, ShardsRefused  # noqa: E402
 from elastic_run.adapters.client.shards import Shards  # noqa: E402
+from elastic_run.adapters.servers.errors import ServerFull  # noqa: E402
 from elastic_run.adapters.torch import leased_batches  # noqa: E402
 from elastic_run.master.data.shard import BadShardsState  # noqa: E402
 from elastic_run.torch import ElasticIterableDataset, ElasticLoader, Records  # noqa: E402
 
+from ....doubles.applied_marks import Applied, in_parts  # noqa: E402
 from ....doubles.ledger_agent import ENOUGH, listening  # noqa: E402
 
 pytestmark = [
@@ -86,6 +89,57 @@ def trained(data: ElasticLoader, steps: int | None = None) -> list[Any]:
 
 def each(epochs: int, size: int) -> Counter[Sample]:
     return Counter({(epoch, index): 1 for epoch in range(epochs) for index in range(size)})
+
+
+# -- gradients that go to tables --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def two_servers(monkeypatch: pytest.MonkeyPatch) -> Applied:
+    monkeypatch.setattr(pushes, "registered", [made := in_parts()])
+    return made
+
+
+@pytest.mark.parametrize("commit", ["checkpoint", "ack"])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_commit_pushes_one_batch_which_is_of_one_shard_and_crosses_no_mark(
+    two_servers: Applied, workers: int, commit: str
+) -> None:
+    found = trained(loader(alone(50, commit=commit, shuffle=False), 3, workers))
+    least = {"0": 3, "1": 4, "2": 10, "3": 5, "4": 0}
+    assert Counter(found) == Counter((0, 10 * int(shard) + at) for shard in least for at in range(least[shard], 10))
+    assert two_servers.marks == {shard: [10, 10] for shard in least}  # each push was found to fit
+    assert Counter(two_servers.pushed) == Counter(
+        [(3, 6), (6, 7), (7, 10), (4, 7), (7, 10), (5, 8), (8, 10), (0, 3), (3, 6), (6, 9), (9, 10)]
+    )
+
+
+def test_what_servers_refuse_is_committed_again(two_servers: Applied, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = loader(alone(50), 4)
+    batches = iter(data)
+    next(batches)
+    with monkeypatch.context() as patched:
+        patched.setattr(Applied, "push", lambda *_: (_ for _ in ()).throw(ServerFull("no room")))
+        with pytest.raises(ServerFull):
+            data.commit()
+    data.commit()
+    assert two_servers.pushed == [(3, 7)]
+
+
+def test_what_cannot_be_told_apart_in_tables_is_refused(two_servers: Applied) -> None:
+    data = loader(dataset := alone(50), 4)
+    batches = iter(data)
+    next(batches)
+    next(batches)
+    with pytest.raises(ShardsMisused, match=r"commit\(\) of 2 batches, and gradients go to tables"):
+        data.commit()
+    with pytest.raises(ShardsMisused, match="2 batches of the one before are not committed"):
+        iter(data)
+    data.commit(1)
+    data.commit()
+    assert two_servers.pushed == [(3, 7), (7, 10)]
+    with pytest.raises(ShardsMisused, match="a plain loop gives out samples"):
+        iter(dataset)
 
 
 # -- loops ------------------------------------------------------------------------------------------------------------

@@ -64,7 +64,7 @@ def test_a_script_that_names_no_records_is_told(client: ServersClient) -> None:
     use(client, 1)
     client.check_step(1)
     client.check_step(2)  # another optimizer of the same step
-    with pytest.raises(TableMisused, match=r"call shard.progress\(n\) or shard.done\(\)"):
+    with pytest.raises(TableMisused, match=r"call shard.progress\(n\), shard.done\(\) or loader.commit\(\)"):
         client.check_step(1)
     for _ in range(MOST_WAITING - 1):
         use(client, 1)

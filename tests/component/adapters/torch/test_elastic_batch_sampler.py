@@ -22,11 +22,14 @@ torch = pytest.importorskip("torch")
 from torch.utils.data import DataLoader, Dataset, TensorDataset  # noqa: E402  # only where torch is
 
 import elastic_run  # noqa: E402
+from elastic_run.adapters.client import pushes  # noqa: E402
 from elastic_run.adapters.client.context import RANK_VARIABLES  # noqa: E402
 from elastic_run.adapters.torch.lockstep_batches import permuted  # noqa: E402
 from elastic_run.master.data.lockstep import BadSampler, BadSamplerState, SamplerMisused, WorldSizeRefused  # noqa: E402
 from elastic_run.master.data.permutation import Permutation, key  # noqa: E402
 from elastic_run.torch import ElasticBatchSampler  # noqa: E402
+
+from ....doubles.applied_marks import in_parts  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -284,6 +287,14 @@ def test_committing_before_anything_was_drawn_is_refused() -> None:
         sampler.commit()
     iter(sampler)
     with pytest.raises(SamplerMisused, match="no batch was drawn"):
+        sampler.commit()
+
+
+def test_committing_where_gradients_go_to_tables_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    sampler = ElasticBatchSampler(100, 10)
+    next(iter(sampler))
+    monkeypatch.setattr(pushes, "registered", [in_parts()])
+    with pytest.raises(SamplerMisused, match=r"where gradients go to tables.*Use leased data: data.shards\(\)"):
         sampler.commit()
 
 

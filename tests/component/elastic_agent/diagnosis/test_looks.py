@@ -14,8 +14,8 @@ from elastic_run.elastic_agent.diagnosis.stacks import Stack, Stacks
 from elastic_run.elastic_agent.diagnosis.watch import ProgressWatch
 from elastic_run.elastic_agent.inbox import Inbox
 from elastic_run.elastic_agent.machine.node_state import NodeSettings
-from elastic_run.elastic_agent.processes.threads import Threads
 from elastic_run.master.diagnosis.evidence import Blocked, Frame, Socket
+from elastic_run.rendezvous.base.threads import Threads
 
 ME = Running(0, 0, os.getpid())
 

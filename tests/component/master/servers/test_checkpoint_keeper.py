@@ -1,6 +1,7 @@
 """When a checkpoint of the tables is ordered, when it is whole, and what stays in its folder."""
 
 import asyncio
+import threading
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from elastic_run.master.servers import checkpoint_keeper
 from elastic_run.master.servers.checkpoint_folder import CheckpointFolder, CheckpointManifest
 from elastic_run.master.servers.checkpoint_keeper import CheckpointKeeper, can_be_saved, is_saved
 from elastic_run.master.servers.slot_table import NOBODY, SLOTS, RunningServer, SlotTable
+from elastic_run.rendezvous.base.cancel import cancel
 from elastic_run.rendezvous.base.frozen import replace
 
 SERVERS = (RunningServer(0, "a", "A"), RunningServer(3, "b", "B"), RunningServer(4, "c", "C"))
@@ -113,6 +115,35 @@ async def test_old_ones_that_cannot_be_removed_do_not_undo_the_new_one(
     keeper.finish_checkpoint(ordered, saved_by(8, *SERVERS))
     await asyncio.wait_for(changed.wait(), 10)
     assert (keeper.newest, said) == (8, ["checkpoints of the tables: not permitted"])
+
+
+def test_a_folder_that_never_answers_is_said_and_does_not_hold_the_end_of_its_process(
+    folder: CheckpointFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release = threading.Event()
+    monkeypatch.setattr(CheckpointFolder, "list_versions", lambda _: release.wait())
+    monkeypatch.setattr(checkpoint_keeper, "FOLDER_SECONDS", 0.01)
+    said = list[str]()
+
+    async def read_until_told() -> None:
+        told = asyncio.Event()
+
+        def say(words: str) -> None:
+            said.append(words)
+            told.set()
+
+        reading = asyncio.create_task(CheckpointKeeper(folder, 0.0, say, lambda: None).read_folder())
+        await told.wait()
+        await cancel(reading)
+
+    process = threading.Thread(target=lambda: asyncio.run(read_until_told()))
+    process.start()
+    process.join(10)
+    ended = not process.is_alive()
+    release.set()
+    process.join()
+    assert ended
+    assert said == [f"checkpoints of the tables: {folder.folder} has not answered in 0.01 s: trying again"]
 
 
 async def test_one_that_is_late_is_said_and_ordered_anew(

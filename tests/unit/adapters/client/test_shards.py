@@ -15,10 +15,12 @@ import elastic_run
 from elastic_run.adapters.client import pushes
 from elastic_run.adapters.client.context import AGENT, RANK_VARIABLES, ROUND, BadEnvironment
 from elastic_run.adapters.client.current_round import is_current_round
-from elastic_run.adapters.client.ledger_client import HELD, NoLedger, ShardsMisused, ShardsNotDone
+from elastic_run.adapters.client.ledger_client import HELD, ShardsMisused, ShardsNotDone
 from elastic_run.adapters.client.shards import Shard, Shards, shards
+from elastic_run.adapters.client.whose_ledger import NoLedger
 from elastic_run.master.data.shard import BadDataset, BadShardsState
 
+from ....doubles.applied_marks import Applied, in_parts
 from ....doubles.ledger_agent import alone, environment_of
 
 
@@ -180,28 +182,9 @@ def test_a_state_comes_before_the_first_shard() -> None:
 # -- what is computed from records goes to tables --------------------------------------------------------------------
 
 
-class Applied:
-    """Stands for two servers, each with a mark of its own for each shard; a push is refused where a mark lies in it."""
-
-    def __init__(self, **marks: list[int]) -> None:
-        self.marks = marks
-        self.pushed: list[tuple[int, int]] = []
-
-    def cuts(self, dataset: str, shard_index: int, lease: int, offset: int) -> list[int]:
-        marks = self.marks.setdefault(str(shard_index), [0, 0])
-        return sorted({max(offset, mark) for mark in marks})
-
-    def push(self, dataset: str, shard_index: int, lease: int, begin: int, end: int) -> None:
-        marks = self.marks[str(shard_index)]
-        assert begin in marks and not any(begin < mark < end for mark in marks)
-        marks[:] = [end if mark == begin else mark for mark in marks]
-        self.pushed.append((begin, end))
-
-
 @pytest.fixture
 def two_servers(monkeypatch: pytest.MonkeyPatch) -> Applied:
-    made = Applied(**{"0": [3, 7], "1": [10, 4], "2": [10, 10], "3": [5, 5]})
-    monkeypatch.setattr(pushes, "registered", [made])
+    monkeypatch.setattr(pushes, "registered", [made := in_parts()])
     return made
 
 
@@ -232,6 +215,26 @@ def test_a_position_among_the_parts_of_a_shard_is_where_the_last_of_them_ended(t
     with alone(50) as again:
         again.load_state_dict(state)
         assert next(again).offset == 7
+
+
+def test_a_position_that_is_newer_than_the_rows_leaves_no_record_out(
+    two_servers: Applied, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with alone(50) as data:
+        for shard in data:
+            shard.done()
+        state = data.state_dict()
+    two_servers.marks.clear()  # the rows are those of an older checkpoint, or new
+    with alone(50) as again:
+        again.load_state_dict(state)
+        shards = [shard for shard in again if shard.done() is None]
+    assert sorted(index for shard in shards for index in shard.indices) == [*range(50)]
+    assert "goes on from what the rows of its tables have, and not from the position" in capfd.readouterr().err
+
+
+def test_no_other_process_leases_what_this_one_pushes(two_servers: Applied) -> None:
+    with alone(50) as data, pytest.raises(ShardsMisused, match=r"cannot be shared.*because gradients go to tables"):
+        data.part(1)
 
 
 def test_a_part_is_done_before_the_next(two_servers: Applied) -> None:

@@ -25,9 +25,9 @@ from elastic_run.master.data.ledger import (
     Request,
     State,
     Tracking,
-    check,
     fresh,
 )
+from elastic_run.master.data.ledger_requests import check_request
 from elastic_run.master.data.stored_ledger import BadState, read, written
 
 from ....sampling import examples
@@ -731,7 +731,7 @@ def test_a_shard_that_two_have_and_one_gives_back_is_still_the_other_s(release: 
     ],
 )
 def test_a_request_that_cannot_be_is_refused_in_words(request_: Request, wrong: str) -> None:
-    assert check(request_) == wrong
+    assert check_request(request_) == wrong
 
 
 def test_what_another_version_has_stored_is_not_guessed_at() -> None:

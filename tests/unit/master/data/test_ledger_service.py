@@ -383,6 +383,25 @@ def test_who_waits_for_a_rank_that_has_ended_is_refused() -> None:
     play(scenario)
 
 
+def test_what_a_worker_that_has_ended_had_goes_to_who_waits_under_a_higher_lease() -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.world = 2
+        ledgers = await bench.lead()
+        await ledgers.answer(opens(0, 2, replace(QUEUE, alone=True)))
+        first = await ledgers.answer(wants(0, 2, wants=10))
+        waits = asyncio.create_task(ledgers.answer(wants(1, 2, wants=2)))
+        await ticks()
+        assert not waits.done()
+        bench.ended = frozenset({0})
+        ledgers.look()
+        answer = await waits
+        assert (shard_indices(first), shard_indices(answer)) == ([*range(10)], [0, 1])
+        assert answer.lease > first.lease > 0
+        assert shard_indices(await (await bench.lead()).answer(wants(1, 2, 2))) == [2]
+
+    play(scenario)
+
+
 def test_who_waits_for_work_gets_what_another_gives_back() -> None:
     async def scenario(bench: Bench) -> None:
         bench.world = 2

@@ -228,6 +228,28 @@ def test_nothing_is_decided_before_what_an_earlier_master_left_is_known() -> Non
         controller.on(events.Look(), 0.0)
 
 
+def test_ranks_have_ended_whichever_round_their_worker_was_started_for() -> None:
+    roles = (Role("worker", 1, 2, on_loss="one"),)
+    controller = made(Terms(Policy(min_nodes=1, max_nodes=2, roles=roles), 3, 0, FINGERPRINT))
+
+    def report(node: str, number: int, *exits: Exit) -> None:
+        controller.on(registered(node, Report("running", number, exits, run="run")), 1.0)
+
+    def publish() -> None:
+        (opened,) = [each for each in controller.on(events.Look(), 90.0) if isinstance(each, effects.Publish)]
+        controller.on(events.Published(opened.header, 3, 90.0), 90.0)
+
+    for event in (registered("a"), registered("b"), NOTHING_FOUND):
+        controller.on(event, 0.0)
+    publish()
+    report("a", 1)
+    report("b", 1, Exit(1, 1, 0, 2, 1, message="KeyError"))
+    publish()  # b's worker is started again, and a's goes on
+    report("a", 2, Exit(1, 0, 0, 1, 0))
+    report("b", 2, Exit(1, 1, 0, 2, 0))  # of which there is another by now
+    assert (controller.round.number, controller.ended_ranks) == (2, {0})
+
+
 def history(tmp_path: Path, terms: Terms = TERMS) -> Path:
     """Of a controller that opens a round, loses a node and waits for it."""
     begin = Begin("job", terms, 0.0, "run", 5.0)
