@@ -4,7 +4,7 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -265,12 +265,12 @@ def test_renewed_certificates_are_taken_where_the_table_is_the_same() -> None:
         servers.move(1)
         ask = DoubleSource.ask_agent
 
-        def renew(source: DoubleSource, version: int) -> None:
+        def renew(source: DoubleSource, version: int, awaits: Sequence[int], seconds: float) -> None:
             """An agent answers after a second, also with no newer table."""
             if version == servers.known.version:
                 servers.worker_tls = worker_tls
                 version = 0
-            ask(source, version)
+            ask(source, version, awaits, seconds)
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(DoubleSource, "ask_agent", renew)
