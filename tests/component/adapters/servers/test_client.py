@@ -138,11 +138,13 @@ def test_a_server_that_is_lost_in_a_push_is_not_felt(servers: ManyServers, when:
 def test_a_server_that_is_silent_is_given_up_when_a_newer_table_is_there(servers: ManyServers) -> None:
     worker = CountingWorker(servers)
     worker.use(*range(50))
+    servers.waits.clear()
     servers.servers[2].open.clear()
     threading.Timer(0.1, servers.move, (0, 1)).start()
     begun = time.monotonic()
     worker.push(0, 1)
     assert 0.2 < time.monotonic() - begun < 5.0
+    assert servers.waits[0][0] == (2,) and servers.waits[0][1] >= client.SILENCE
     assert worker.rows(*range(50)) == [1.0] * 50
 
 

@@ -274,6 +274,26 @@ async def test_workers_hear_of_a_newer_table_that_serves_and_else_of_the_newest(
     assert decode(JobServers, (await node.host.answer(1, RankWait(0))).encode()) == told
 
 
+async def test_what_servers_do_is_told_and_who_waits_for_them(node: Node) -> None:
+    await node.begin()
+    assert [each.state for each in node.host.describe().servers] in ([], ["starting"])
+    server = await node.registered()
+    await node.want(serving(2, server))
+    await node.until(lambda: node.host.describe().servers[0].resident)
+    await node.host.answer(0, RankWait(3, (0,), 4.0))
+    await node.host.answer(0, RankWait(4, (), 60.0))  # it was answered
+    told = node.host.describe()
+    (report,) = told.servers
+    assert (report.number, report.incarnation, report.state) == (0, server.incarnation, "answers")
+    assert (report.slots, report.backups, report.bare) == (SLOTS, 0, SLOTS)
+    (wait,) = told.waits
+    assert told.node == "a" and (wait.rank, wait.servers) == (3, (0,)) and 4.0 <= wait.seconds < 60.0
+    (pid,) = node.pids()
+    os.kill(pid, signal.SIGSTOP)
+    await node.until(lambda: node.host.describe().servers[0].state in ("stopped", "starting"))
+    await node.until(lambda: not node.host.describe().waits)
+
+
 async def test_rows_that_an_earlier_run_has_lost_are_not_this_ones(node: Node) -> None:
     await node.begin()
     server = await node.registered()
