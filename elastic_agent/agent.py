@@ -64,6 +64,7 @@ from .workers.failure import advice
 from .workers.worker_group import WorkerGroup
 
 if TYPE_CHECKING:
+    from ..master.machine.parameter_servers import RankWait
     from .hosting import Host
 
 ADDRESS_LOOKS = 7
@@ -136,6 +137,7 @@ class Agent:
             lambda why: self._signals.give_way(why),
             output.say,
             observer.diagnosed if observer else lambda _: None,
+            lambda: self._hosting.describe() if self._hosting else None,
         )
         self._candidate = leads = Candidate(
             store,
@@ -172,6 +174,7 @@ class Agent:
             setup.security,
             leads.stepped,
             lambda: inbox.state.known,
+            leads.served,
         )
         self._worker_server = machine.worker_server(
             CallHandler(
@@ -253,6 +256,7 @@ class Agent:
                 self._tasks.begin(self._diagnosis.watch(), "progress")
             if self._hosting:
                 self._tasks.begin(self._hosting.run(), "servers")
+                self._tasks.begin(self._link.tell_servers(self._hosting.describe), "what servers do")
             leading = self._tasks.begin(self._campaign(), "leadership")
             self._trace.ready()
             result = await self._decide(leading)
@@ -407,8 +411,8 @@ class Agent:
         if self._current(round) == self._state.workers.round:
             self._inbox.post(CheckpointSaved())
 
-    async def _ask_hosting(self, version: int) -> str:
-        return await self._hosting.answer(version) if self._hosting else ""
+    async def _ask_hosting(self, version: int, wait: "RankWait") -> str:
+        return await self._hosting.answer(version, wait) if self._hosting else ""
 
     async def _beat(self) -> None:
         if self._setup.bind is None:

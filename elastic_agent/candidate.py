@@ -11,6 +11,7 @@ from ..master.diagnosis.examination import Here
 from ..master.machine.controller import Terms
 from ..master.machine.memory import Memory
 from ..master.machine.pace import Stepped
+from ..master.machine.parameter_servers import NodeServers
 from ..master.master import LEADING, Master
 from ..master.publish import Publisher
 from ..master.status import Status
@@ -122,6 +123,13 @@ class Candidate:
         if self._master is None:
             return False
         self._master.stepped(told)
+        return True
+
+    def served(self, told: NodeServers) -> bool:
+        """Has this node's master know of a node's parameter servers; False where it does not lead the job."""
+        if self._master is None:
+            return False
+        self._master.served(told)
         return True
 
     async def run(

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Protocol
 
+from ..master.machine.parameter_servers import NodeServers, RankWait
 from ..rendezvous.keys import Keys
 from ..rendezvous.store.contract import Store
 from ..rendezvous.store.waits import Waits
@@ -23,8 +24,12 @@ class HostedProcesses(Protocol):
         """Keeps what the job wants here, until it is cancelled; the processes live on."""
         ...
 
-    async def answer(self, version: int) -> str:
-        """What a worker is told that knows this version, within about a second."""
+    async def answer(self, version: int, wait: RankWait) -> str:
+        """What a worker is told that knows this version and waits, within about a second."""
+        ...
+
+    def describe(self) -> NodeServers:
+        """The processes as they are now, and the workers that wait for such."""
         ...
 
     async def give_away(self) -> None:

@@ -15,6 +15,7 @@ from ..master.diagnosis.evidence import NodeEvidence
 from ..master.diagnosis.examination import EVIDENCE, SECONDS
 from ..master.diagnosis.requests import Look
 from ..master.machine.pace import Stepped
+from ..master.machine.parameter_servers import NodeServers
 from ..master.status import Status
 from ..rendezvous import failure_detector
 from ..rendezvous.base.cancel import cancel
@@ -48,6 +49,12 @@ store holds; before the first round there is no header, and any name will do."""
 STEPS = "steps"
 """The method that takes a `Stepped` and gives `Nothing`."""
 
+SERVERS = "parameter_servers"
+"""The method that takes a `NodeServers` and gives `Nothing`."""
+
+SERVERS_EVERY = 2.0
+"""Seconds from one word of them to the next."""
+
 ASKING = PATIENCE + 1.0
 """Seconds for one answer: a master that lives says within PATIENCE why there is none yet."""
 
@@ -63,6 +70,7 @@ class Link:
         security: what the master's agent must have and speak.
         stepped: has this agent's own master know how far rank 0 is; False while it is not the job's.
         known: what this agent knows of the job's rounds; nothing where it has no workers.
+        served: as `stepped`, of this node's parameter servers.
 
     Attributes:
         trouble: why the last attempt came to nothing, in words.
@@ -75,6 +83,7 @@ class Link:
     _security: Security = Security()
     _stepped: Callable[[Stepped], bool] = lambda _: False
     _known: Callable[[], KnownRound] = KnownRound
+    _served: Callable[[NodeServers], bool] = lambda _: False
 
     def __post_init__(self) -> None:
         self._connection: Connection | None = None
@@ -107,6 +116,14 @@ class Link:
             return
         with contextlib.suppress(RpcError, OSError):
             await self._ask_master(STEPS, told, Nothing)
+
+    async def tell_servers(self, describe: Callable[[], NodeServers]) -> None:
+        """Tells of this node's parameter servers again and again, until it is cancelled."""
+        while True:
+            await asyncio.sleep(SERVERS_EVERY)
+            if not self._served(told := describe()):
+                with contextlib.suppress(RpcError, OSError):
+                    await self._ask_master(SERVERS, told, Nothing)
 
     async def look(self, node: str, wanted: Look) -> NodeEvidence:
         """What the agent of a node sees of its workers.
@@ -200,8 +217,15 @@ def methods(leads: "Candidate") -> Methods:
             raise Deposed("this node's agent does not lead that run of the job")
         return Nothing()
 
+    async def tell_servers(caller: Caller, told: NodeServers) -> Nothing:
+        ledgers = leads.ledgers
+        if ledgers is None or not ledgers.serves(caller.run) or not leads.served(told):
+            raise Deposed("this node's agent does not lead that run of the job")
+        return Nothing()
+
     return {
         LEDGER: Method(Request, ask_ledger),
         STATUS: Method(Nothing, ask_status),
         STEPS: Method(Stepped, tell_steps),
+        SERVERS: Method(NodeServers, tell_servers),
     }

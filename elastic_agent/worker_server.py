@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, get_args
 from ..adapters.client.channel import MEMORY_SUFFIX, Back, Call, Kind
 from ..master.data.ledger import Answer
 from ..master.machine.pace import Stepped
+from ..master.machine.parameter_servers import MOST_AWAITED, RankWait
 from ..rendezvous import membership
 from ..rendezvous.base.errors import StoreError
 from ..rendezvous.base.frozen import dataclass
@@ -50,7 +51,8 @@ class CallHandler:
         leases: is told that a worker opens a dataset whose position is in checkpoints.
         current: what a round is called now whose workers went on into a later one.
         stepped: is told how many steps rank 0 has committed in its process.
-        servers: what a worker is told of the job's parameter servers that knows this version; nothing: it has none.
+        servers: what a worker is told of the job's parameter servers that knows this version and waits for some of
+            them; nothing: it has none.
     """
 
     store: Store
@@ -61,7 +63,7 @@ class CallHandler:
     leases: Callable[[], None] = lambda: None
     current: Callable[[int], int] = lambda round: round
     stepped: Callable[[Stepped], Awaitable[None]] | None = None
-    servers: Callable[[int], Awaitable[str]] | None = None
+    servers: Callable[[int, RankWait], Awaitable[str]] | None = None
 
     async def answer(self, call: Call) -> Back:
         """The answer to one call, within CALL_SECONDS."""
@@ -81,7 +83,8 @@ class CallHandler:
                     await self.stepped(Stepped(self.current(call.round), call.steps, call.counter))
                 return Back()
             case "servers":
-                return Back(told=await self.servers(call.steps) if self.servers else "")
+                wait = RankWait(call.rank, call.awaits[:MOST_AWAITED], call.seconds)
+                return Back(told=await self.servers(call.steps, wait) if self.servers else "")
 
     async def _ask(self, call: Call) -> Back:
         if call.request is None:

@@ -37,6 +37,7 @@ from .machine.effects import Effect
 from .machine.events import Event
 from .machine.memory import Memory
 from .machine.pace import Pace, Stepped
+from .machine.parameter_servers import NodeServers, ServersSeen
 from .machine.targets import Targets
 from .node_watch import NodeWatch
 from .publish import Publisher
@@ -127,6 +128,7 @@ class Master:
             store, keys, publisher, waits, say=say, dies=watch, heard=hear, tell=self._tell, changed=self._changed.set
         )
         self._pace = Pace()
+        self._servers = ServersSeen()
         self._terms = terms
         self._here = here
         self._examination = Examination(self._run, here, self._diagnosed, say, security)
@@ -195,11 +197,16 @@ class Master:
         """The whole job now, as far as this master knows."""
         now = self._now()
         status = self._controller.status(now, self.ledgers.progress)
-        return dataclasses.replace(status, steps=self._pace.rate(status.round, now))
+        steps, servers = self._pace.rate(status.round, now), self._servers.list_servers(now)
+        return dataclasses.replace(status, steps=steps, parameter_servers=servers)
 
     def stepped(self, told: Stepped) -> None:
         """Rank 0 has committed so many steps."""
         self._pace.told(told, self._now())
+
+    def served(self, told: NodeServers) -> None:
+        """A node has told of its parameter servers."""
+        self._servers.take_word(told, self._now())
 
     def _current(self) -> Current | None:
         header = self._controller.header

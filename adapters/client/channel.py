@@ -41,6 +41,8 @@ class Call:
         rank: the worker's.
         steps: so many; for "servers" the version that the worker knows.
         counter: the id of the one that has counted them.
+        awaits: for "servers": the numbers of those for whose answer the worker waits; none: for all to start.
+        seconds: for which it has.
     """
 
     kind: Kind
@@ -49,6 +51,8 @@ class Call:
     rank: Number = 0
     steps: Number = 0
     counter: Number = 0
+    awaits: tuple[Number, ...] = ()
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

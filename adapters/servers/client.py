@@ -221,7 +221,8 @@ class ServersConnection:
         waits = [now + SILENCE, moved + seconds]
         waits += [each.due for each in exchange.asked if each.due is not None and not each.answer]
         if self._behind or now >= moved + SILENCE:
-            self._source.ask_agent(self._routes.table.version)
+            awaits = sorted({each.server.number for each in exchange.asked if not each.answer})
+            self._source.ask_agent(self._routes.table.version, awaits, now - moved)
         poll = select.poll()
         by_number = {line.fileno(): incarnation for incarnation, line in self._lines.items() if self._sent[incarnation]}
         for number, incarnation in by_number.items():
@@ -283,7 +284,7 @@ class ServersConnection:
                     f"the job's servers have not started in {seconds:g} s: {len(table.servers)} of "
                     f"{len(table.places)} run"
                 )
-            self._source.ask_agent(0)
+            self._source.ask_agent(0, (), time.monotonic() - begun)
             self._take_table(self._source.read_answer())
         return self._routes
 

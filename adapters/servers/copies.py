@@ -99,6 +99,11 @@ class Copies:
         return bool(self._active)
 
     @property
+    def slots_under_way(self) -> int:
+        """Slots that are sent, to whomever."""
+        return sum(int(copy.slots.sum()) for copy in self._active.values())
+
+    @property
     def are_closing(self) -> bool:
         """No push may start."""
         return any(copy.holds_pushes for copy in self._active.values())

@@ -104,6 +104,7 @@ class PushQueue:
         self._roles = SlotRoles(0, NO_SLOTS, NO_SLOTS, {}, {}, {}, {})
         self._queue: deque[tuple[ServerAsked, Queued]] = deque()
         self._task: QueuedTask | None = None
+        self._begun = 0
         self._resumed: deque[QueuedTask] = deque()  # pushes that an earlier version has begun
         self._doubts: list[Doubt] = []
         self._withdrawn: list[QueuedTask] = []  # pushes that one had no room for, and another backup may have
@@ -112,6 +113,11 @@ class PushQueue:
     def is_pushing(self) -> bool:
         """Something has been told to backups, and is not applied here."""
         return self._task is not None or bool(self._resumed)
+
+    @property
+    def awaited(self) -> tuple[int, tuple[Peer, ...]]:
+        """How many were begun, and who must answer before the one that the others wait behind is done."""
+        return self._begun, tuple(self._task.waiting) if self._task is not None else ()
 
     def add_asked(self, asked: ServerAsked, request: Queued) -> None:
         """Of a worker, under the version that this server goes by."""
@@ -132,6 +138,7 @@ class PushQueue:
 
     def _begin_task(self, asked: ServerAsked, request: Queued) -> QueuedTask | None:
         """None where it is refused."""
+        self._begun += 1
         if request.version != self._roles.version:
             self._answer(asked.connection, "moved")
             return None

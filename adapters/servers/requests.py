@@ -7,6 +7,7 @@ the server has read that table. Arrays that go with a request or an answer are n
 
 from typing import Annotated, Literal
 
+from ...master.machine.parameter_servers import ServerMeasure
 from ...master.servers.slot_table import SLOTS
 from ...rendezvous.base.frozen import dataclass
 from ...rendezvous.wire.fields import Name as Incarnation
@@ -51,10 +52,15 @@ class OpenTable(Tagged):
 @dataclass(frozen=True, slots=True)
 class PullRows(Tagged):
     """Wants rows, and changes nothing. With it comes an array of ids (int64) for each table, all of slots whose primary
-    the server is; with the answer, values (n, columns) float32 for each."""
+    the server is; with the answer, values (n, columns) float32 for each.
+
+    Attributes:
+        given: ids that the worker's batch had before each was taken once; 0 where another server is told of them.
+    """
 
     tables: Names
     version: Number
+    given: Number = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +104,7 @@ class ReadPiece(Tagged):
 
 @dataclass(frozen=True, slots=True)
 class Ping(Tagged):
-    """Answered at once."""
+    """Answered at once, with `Reply.measure`."""
 
 
 WorkerRequest = OpenTable | PullRows | PushGradients | ReadMarks | ReadPiece | Ping
@@ -234,6 +240,7 @@ class Reply:
         marks: how many records of the shard, from its beginning, are applied: each number that is true of some slot
             whose primary this server is, sorted; one of them at least, where it is the primary of any.
         applied: see `AskApplied`.
+        measure: see `Ping`.
     """
 
     refused: Refusal = ""
@@ -242,3 +249,4 @@ class Reply:
     count: Number = 0
     marks: Annotated[tuple[Number, ...], Count(SLOTS)] = ()
     applied: Slots = ""
+    measure: ServerMeasure | None = None

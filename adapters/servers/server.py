@@ -21,6 +21,7 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 
+from ...master.machine.parameter_servers import ServerMeasure
 from ...master.servers.checkpoint_folder import CheckpointFolder
 from ...master.servers.slot_table import SlotTable
 from ...rendezvous.base.frozen import replace
@@ -28,14 +29,16 @@ from ...rendezvous.host import process_limits
 from ...rendezvous.host.control_groups import usable_memory
 from ...rendezvous.wire.values import Malformed, decode
 from .compiling import compile_loops
+from .counters import ServerCounters
 from .job_servers import UNREADABLE, ServerOrders
 from .part_files import PartDamaged, PartReader, write_part
 from .part_saver import PartSaver
-from .requests import Request
+from .requests import Ping, Reply, Request
 from .rows import TableFull
 from .server_events import (
     AnswerAsker,
     Arrays,
+    Connection,
     CopiesWhole,
     CopyTurn,
     HangUpPeer,
@@ -78,6 +81,10 @@ class ServedMachine:
         self._local = f"elastic-run-servers-{secrets.token_hex(8)}"
         self._remote = "-"
         self._joined = self._saved = 0
+        self._saved_at: float | None = None
+        self._counters = ServerCounters()
+        self._waited: tuple[int, tuple[Peer, ...]] = (0, ())  # as of the last ping
+        self._now = asyncio.get_running_loop().time
         self._checkpoints = checkpoints
         self._saver = PartSaver(self._take_saved, self._save_left_out, print_words)
         self._numbers = count(1)
@@ -160,7 +167,7 @@ class ServedMachine:
             self._save_part(table)
 
     def _take_saved(self, version: int) -> None:
-        self._saved = version
+        self._saved, self._saved_at = version, self._now()
         self.say_ready()
 
     def close(self) -> None:
@@ -184,10 +191,32 @@ class ServedMachine:
         self._askers[number] = link
 
     def _lose_asker(self, link: AskerLink) -> None:
-        self._askers.pop(self._number_of.pop(link, 0), None)
+        number = self._number_of.pop(link, 0)
+        self._askers.pop(number, None)
+        self._counters.forget_connection(number)
 
     def _take_asked(self, link: AskerLink, request: Request, arrays: Arrays) -> None:
-        self._do(ServerAsked(self._number_of[link], request, arrays))
+        number = self._number_of[link]
+        self._counters.begin_request(number, request, arrays, self._now())
+        self._do(ServerAsked(number, request, arrays))
+
+    def _answer(self, connection: Connection, reply: Reply, arrays: Arrays) -> None:
+        asked = self._counters.end_request(connection, reply, self._now())
+        if (link := self._askers.get(connection)) is not None:
+            link.answer(replace(reply, measure=self._measure()) if isinstance(asked, Ping) else reply, arrays)
+
+    def _measure(self) -> ServerMeasure:
+        """What it says of itself to whoever pings it."""
+        machine, table = self._machine, self._orders.table
+        before, self._waited = self._waited, machine.awaited
+        waits = self._waited[1] if before[0] == self._waited[0] else ()  # for longer than a moment
+        numbers = {each.incarnation: each.number for each in table.servers}
+        return replace(
+            self._counters.measure_server(machine.tables.list_rows()),
+            copying=machine.copying,
+            saved_ago=None if self._saved_at is None else self._now() - self._saved_at,
+            awaits=tuple(sorted(numbers[peer] for peer in waits if peer in before[1] and peer in numbers)),
+        )
 
     def _do(self, event: ServerEvent) -> None:
         """One that fails ends the server: what is half done must not go on."""
@@ -202,8 +231,7 @@ class ServedMachine:
         for effect in effects:
             match effect:
                 case AnswerAsker(connection, reply, arrays):
-                    if (link := self._askers.get(connection)) is not None:
-                        link.answer(reply, arrays)
+                    self._answer(connection, reply, arrays)
                 case TellPeer(peer, request, arrays):
                     self._link_to(peer).tell_server(request, arrays)
                 case HangUpPeer(peer):

@@ -101,6 +101,16 @@ class ServerMachine:
         """It has read a table that has slots: what it is to have from then on, others give it."""
         return self._read_slots
 
+    @property
+    def awaited(self) -> tuple[int, tuple[Peer, ...]]:
+        """See `PushQueue.awaited`."""
+        return self._queue.awaited
+
+    @property
+    def copying(self) -> int:
+        """Slots on their way from here to others."""
+        return self._copies.slots_under_way
+
     def on(self, event: ServerEvent) -> list[ServerEffect]:
         """What is to be done about it, in this order. Raises RowsMissing, after which it serves nothing."""
         match event:
@@ -193,7 +203,7 @@ class ServerMachine:
         mine = self._roles.mine
         try:
             match request:
-                case PullRows(names, _):
+                case PullRows(names):
                     self._answer(asked, Reply(), self._tables.pull_rows(names, asked.arrays, mine))
                 case ReadPiece(name, first, _):
                     ids, values, following = self._tables.find_table(name).read_piece(first, mine)

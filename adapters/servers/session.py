@@ -74,8 +74,11 @@ class Pull:
     def split_by_server(self, routes: Routes) -> list[tuple[PullRows, list[Array]]]:
         """For `ServersConnection`."""
         grouped = self._grouped = routes.group_ids(self._ids)
-        request = PullRows((self._table,), routes.table.version)
-        return [(request, [grouped.take_part(grouped.ids, server)]) for server in range(len(routes.servers))]
+        version, given = routes.table.version, len(self.given)
+        return [
+            (PullRows((self._table,), version, 0 if server else given), [grouped.take_part(grouped.ids, server)])
+            for server in range(len(routes.servers))
+        ]
 
     def join_rows(self, answers: list[Answer]) -> tuple[Array, Array, Array]:
         """The distinct ids, the row of each, and which of them each is of the ids that the script has."""

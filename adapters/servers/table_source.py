@@ -1,6 +1,7 @@
 """Where a worker learns of the job's servers: its agent, which it asks without waiting."""
 
 import os
+from collections.abc import Sequence
 
 from ...rendezvous.wire.values import decode
 from ..client.channel import Call, Channel
@@ -29,10 +30,17 @@ class TableSource:
         """For `poll`."""
         return self._channel.fileno()
 
-    def ask_agent(self, version: int) -> None:
-        """Asks for a table that is newer than that, where no answer is to come. Raises AgentGone."""
+    def ask_agent(self, version: int, awaits: Sequence[int], seconds: float) -> None:
+        """Asks for a table that is newer than that, where no answer is to come. Raises AgentGone.
+
+        Args:
+            awaits: the numbers of the servers for which this worker waits; none: those of the first table.
+            seconds: for which it has.
+        """
         if not self.asked:
-            self._channel.send(Call("servers", int(os.environ.get(ROUND, "0")), steps=version))
+            round, rank = int(os.environ.get(ROUND, "0")), int(os.environ.get("RANK", "0"))
+            call = Call("servers", round, rank=rank, steps=version, awaits=tuple(awaits), seconds=seconds)
+            self._channel.send(call)
             self.asked = True
 
     def read_answer(self) -> JobServers:

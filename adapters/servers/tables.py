@@ -58,6 +58,10 @@ class Tables:
         """Of all, in the order in which they were opened."""
         return tuple(rows.spec for rows in self._tables.values())
 
+    def list_rows(self) -> list[Rows]:
+        """Of all, also while another thread opens some."""
+        return list(self._tables.values())
+
     def open_table(self, spec: TableSpec) -> int:
         """How many rows it has. Raises TableMisused, TableFull."""
         spec.check()

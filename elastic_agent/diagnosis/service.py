@@ -9,6 +9,7 @@ from ...master.diagnosis.evidence import MAX_TAIL, NodeEvidence, Worker
 from ...master.diagnosis.examination import CONDEMN, EVIDENCE, REPLACE
 from ...master.diagnosis.findings import MAX_FINDINGS, Finding
 from ...master.diagnosis.requests import Condemned, Done, Look, Replacement
+from ...master.machine.parameter_servers import NodeServers
 from ...rendezvous.base.frozen import dataclass, replace
 from ...rendezvous.rpc.envelope import Caller
 from ...rendezvous.rpc.server import Method, Methods
@@ -35,6 +36,7 @@ class Diagnosis:
         leave: has this node leave, and says why; False: it leaves already.
         say: prints one line for a person.
         diagnosed: takes each finding of this agent's own master, at each look.
+        servers: the parameter servers of this node, and the workers that wait for some; None: it keeps none.
 
     Attributes:
         findings: the newest of this agent's own master; none while another agent leads the job.
@@ -48,6 +50,7 @@ class Diagnosis:
     _leave: Callable[[str], bool]
     _say: Callable[[str], None]
     _diagnosed: Callable[[Finding], None]
+    _servers: Callable[[], NodeServers | None] = lambda: None
 
     def __post_init__(self) -> None:
         self.findings: deque[Finding] = deque(maxlen=MAX_FINDINGS)
@@ -114,7 +117,8 @@ class Diagnosis:
 
         if wanted.tail:
             return NodeEvidence(name, wanted.round, tuple(map(_printed, workers())))
-        return await self._looks.look(name, wanted.round, workers, self._watch.quiet, long=wanted.long)
+        seen = await self._looks.look(name, wanted.round, workers, self._watch.quiet, long=wanted.long)
+        return with_servers(seen, found) if (found := self._servers()) else seen
 
     def condemn(self, condemned: Condemned) -> Done:
         """Kills a worker, where it is still that of the round."""
@@ -123,6 +127,13 @@ class Diagnosis:
     def replace(self, replacement: Replacement) -> Done:
         """Has this node leave, where its workers are still those of the round."""
         return Done(replacement.round == self._inbox.state.workers.round and self._leave(replacement.why))
+
+
+def with_servers(seen: NodeEvidence, found: NodeServers) -> NodeEvidence:
+    """With what is known of this node's parameter servers, and of its workers that wait for some (pure)."""
+    waits = {each.rank: each for each in found.waits}
+    workers = tuple(replace(each, servers=waits.get(each.rank)) for each in seen.workers)
+    return replace(seen, workers=workers, servers=found.servers)
 
 
 def _printed(each: Running) -> Worker:

@@ -10,9 +10,10 @@ import time
 from collections.abc import Callable
 
 from ...adapters.servers.job_servers import UNREADABLE, JobServers, ServerOrders
-from ...master.servers.slot_table import RunningServer, SlotTable
+from ...master.machine.parameter_servers import NodeServers, RankWait, ServerReport
+from ...master.servers.slot_table import NOBODY, RunningServer, SlotTable
 from ...rendezvous.base.errors import StoreError
-from ...rendezvous.base.frozen import dataclass
+from ...rendezvous.base.frozen import dataclass, replace
 from ...rendezvous.base.tasks import Tasks
 from ...rendezvous.identity.servers import ServersTls
 from ...rendezvous.keys import Keys
@@ -32,6 +33,9 @@ REGISTRATION = "the registration of a server"
 
 ANSWER_SECONDS = 1.0
 """For a table that is newer than the worker's."""
+
+WAIT_SECONDS = ANSWER_SECONDS + 1.5
+"""For which a worker is taken to wait that has said so: it asks again as soon as it is answered."""
 
 AGAIN_SECONDS = 0.2
 """Until the next attempt at what the store has not taken."""
@@ -79,6 +83,7 @@ class ServerHost:
         self._deaths: dict[int, int] = {}  # by place, of those that were not ready
         self._left: dict[str, str] = {}  # keys of servers that have ended, and the incarnation of each
         self._node = ""  # as it was registered last
+        self._waits_of_ranks: dict[int, tuple[float, RankWait]] = {}  # when each has told of one last
         self._again = False  # something waits for the store
         self._given_up = ""
         self._read_again = ("", 0)  # the run in which a table with lost rows was read once more, and its version
@@ -104,16 +109,32 @@ class ServerHost:
             await self._read_loss()
             await self._inbox.news(heard, AGAIN_SECONDS if self._again else CERTIFICATES_SECONDS)
 
-    async def answer(self, version: int) -> str:
+    async def answer(self, version: int, wait: RankWait) -> str:
         """JobServers as JSON, as soon as a table serves that is newer than this version, or after ANSWER_SECONDS."""
+        self._waits_of_ranks[wait.rank] = self._inbox.now(), wait
         until = self._inbox.now() + ANSWER_SECONDS
         while not (self.table.serves and self.table.version > version) and not self.failure:
             heard, left = self._inbox.count, until - self._inbox.now()
             if left <= 0:
                 break
             await self._inbox.news(heard, left)
+        if self.table.serves and not wait.servers:  # which was what it waited for
+            self._waits_of_ranks.pop(wait.rank, None)
         tls = self._certificates(time.time())[1] if self._certificates else None
         return encode(JobServers(self.table, self._node or self._setup.workers.node, tls)).decode()
+
+    def describe(self) -> NodeServers:
+        """The servers of this node as they are now, and the workers that wait for some."""
+        now, table = self._inbox.now(), self.table
+        wanted = sorted({place.number for place in table.places if place.node == self._node} | self._kept.keys())
+        servers = (self._kept[each].describe() if each in self._kept else ServerReport(each) for each in wanted)
+        waits = {rank: told for rank, told in self._waits_of_ranks.items() if told[0] >= now - WAIT_SECONDS}
+        self._waits_of_ranks = waits
+        return NodeServers(
+            self._node,
+            tuple(count_slots(each, table) for each in servers),
+            tuple(replace(wait, seconds=wait.seconds + now - at) for _, (at, wait) in sorted(waits.items())),
+        )
 
     async def give_away(self) -> None:
         """Waits until no server is wanted here any more, where this node leaves and others can take its rows over.
@@ -287,3 +308,12 @@ class ServerHost:
         else:
             self._say(f"{why}: starting it again")
         self._inbox.wake()
+
+
+def count_slots(report: ServerReport, table: SlotTable) -> ServerReport:
+    """With the slots that this table gives to the server (pure)."""
+    if (at := table.index_of(report.incarnation)) == NOBODY:
+        return report
+    mine = [slot for slot, primary in enumerate(table.primary) if primary == at]
+    bare = sum(table.backup[slot] == NOBODY for slot in mine)
+    return replace(report, slots=len(mine), backups=table.backup.count(at), bare=bare)

@@ -6,11 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ...adapters.contract import Service
 from ...adapters.servers.job_servers import ServerOrders
+from ...master.machine.parameter_servers import ServerMeasure, ServerReport, ServerState
 from ...master.servers.slot_table import RunningServer
 from ...rendezvous.base.frozen import dataclass
 from ...rendezvous.wire.values import encode
 from ..workers.services import GRACE_SECONDS, Services
-from .silence import await_silence
+from .silence import HALTED, PAUSE, WORKING, await_silence, read_activity, read_resident
+
+ANSWERED = 2.0 + PAUSE
+"""Seconds for which an answer counts as one of a moment ago: this process may be late itself."""
 
 MODULE = "elastic_run.adapters.servers.server"
 
@@ -49,6 +53,10 @@ class ServerProcess:
         self.registered: tuple[int, RunningServer] | None = None
         self.revision = 0
         self._told: ServerOrders | None = None
+        self._now = asyncio.get_running_loop().time
+        self._heard_at = self._now()  # when it has answered last, or was started
+        self._pid, self._measure = 0, ServerMeasure()
+        self._activity = ("", 0)  # as of the last look
         self._looking: asyncio.Task[None] | None = None
 
     @property
@@ -86,10 +94,26 @@ class ServerProcess:
             self._give_up(f"has said {said!r}, which is not where it listens")
             return None
         if not self.ready and self._looking is not None:
-            self.ready = True
+            self.ready, self._heard_at = True, self._now()
             self._looking.cancel()
             self._looking = asyncio.create_task(self._notice_silence(local), name=f"server {self.number} answers")
         return RunningServer(self.number, self.incarnation, node, local, "" if remote == "-" else remote, joined, saved)
+
+    def describe(self) -> ServerReport:
+        """How it is now; whose slots it has, others know."""
+        seconds = self._now() - self._heard_at
+        if not self.ready or self.ended:
+            return ServerReport(self.number, self.incarnation, "starting", seconds)
+        before, self._activity = self._activity, read_activity(self._pid)
+        state: ServerState = "silent"
+        if self._activity[0] in HALTED:
+            state = "stopped"
+        elif seconds < ANSWERED:
+            state = "answers"
+        elif self._activity[0] in WORKING or (before[0] and self._activity[1] != before[1]):
+            state = "works"
+        resident = read_resident(self._pid)
+        return ServerReport(self.number, self.incarnation, state, seconds, resident=resident, measure=self._measure)
 
     def pause(self) -> None:
         """Stops it where it is."""
@@ -110,8 +134,12 @@ class ServerProcess:
         self._give_up(f"was not ready within {self._ready_seconds:g} s")
 
     async def _notice_silence(self, address: str) -> None:
-        silent = await await_silence(address, self._patience)
+        silent = await await_silence(address, self._patience, self._take_measure)
         self._give_up(f"has not answered for {silent:g} s")
+
+    def _take_measure(self, pid: int, measure: ServerMeasure) -> None:
+        self._heard_at, self._pid, self._measure = self._now(), pid, measure
+        self._activity = read_activity(pid)
 
     def _give_up(self, why: str) -> None:
         self.hung = why

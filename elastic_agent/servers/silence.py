@@ -1,10 +1,16 @@
-"""Asks a server whether it still answers: one that hangs keeps its workers waiting, and nobody sees it die."""
+"""Asks a server whether it still answers, and what it does: one that hangs keeps its workers waiting, unseen."""
 
 import asyncio
+import os
 import struct
+from collections.abc import Callable
 from pathlib import Path
 
+from ...adapters.servers.requests import Reply
+from ...master.machine.parameter_servers import ServerMeasure
+from ...rendezvous.base.frozen import dataclass
 from ...rendezvous.host.local_socket import NotOwnSocket, own_peer
+from ...rendezvous.wire.values import Malformed, decode
 
 PAUSE = 0.5
 """Seconds from an answer to the next question."""
@@ -16,17 +22,33 @@ stands still for a fork, the more the more memory it has."""
 WORKING = "RD"
 """States of a process, as /proc has them, in which it does not wait for an event."""
 
+HALTED = "Tt"
+"""States of one that is stopped."""
+
 PREFIX = struct.Struct("<I")
 """How long a message's head is, as in `adapters/servers/frames.py`, which loads numpy."""
 
 MOST_ANSWER = 1 << 20
 """Bytes of an answer to a ping."""
 
+PAGE = os.sysconf("SC_PAGE_SIZE")
+
 _HEAD = b'{"request":{"code":"Ping"},"arrays":[]}'
 PING = PREFIX.pack(len(_HEAD)) + _HEAD
 
 
-async def await_silence(address: str, patience: float) -> float:
+@dataclass(frozen=True, slots=True)
+class PingAnswer:
+    """The head of the answer to a ping."""
+
+    reply: Reply
+
+
+Heard = Callable[[int, ServerMeasure], None]
+"""Takes the process that has answered, and what it said of itself."""
+
+
+async def await_silence(address: str, patience: float, heard: Heard) -> float:
     """Returns when the server at `address` does not answer any more: for how many seconds it has not.
 
     These are `patience` where it did not work meanwhile either: it is stopped, or waits for what does not come. One
@@ -35,6 +57,8 @@ async def await_silence(address: str, patience: float) -> float:
 
     Args:
         address: `@` and the name of its abstract Unix socket.
+        patience: see above.
+        heard: is called with each answer.
     """
     pid, failed, idle = 0, 0, 0
     while idle < 2 and failed * patience / 2 < max(WORKING_SECONDS, patience):
@@ -52,12 +76,13 @@ async def await_silence(address: str, patience: float) -> float:
                     before = read_activity(pid)
                     async with asyncio.timeout(patience / 2):
                         writer.write(PING)
-                        await _read_answer(reader)
+                        measure = await _read_answer(reader)
+                    heard(pid, measure)
                     failed = idle = 0
                     await asyncio.sleep(PAUSE)
             except TimeoutError:
                 pass
-            except (OSError, EOFError):  # it has closed the connection, or is about to end
+            except (OSError, EOFError, Malformed):  # it has closed the connection, or is about to end
                 await asyncio.sleep(patience / 2)
             finally:
                 writer.transport.abort()
@@ -76,9 +101,17 @@ def read_activity(pid: int) -> tuple[str, int]:
     return words[0], int(words[11]) + int(words[12])
 
 
-async def _read_answer(reader: asyncio.StreamReader) -> None:
-    """Raises EOFError, OSError where it is none."""
+def read_resident(pid: int) -> int:
+    """Bytes of memory that a process has; 0 where it is not there."""
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE
+    except (OSError, IndexError):
+        return 0
+
+
+async def _read_answer(reader: asyncio.StreamReader) -> ServerMeasure:
+    """Raises EOFError, OSError, Malformed where it is none."""
     (length,) = PREFIX.unpack(await reader.readexactly(PREFIX.size))
     if length > MOST_ANSWER:
         raise OSError("no answer to a ping is that long")
-    await reader.readexactly(length)
+    return decode(PingAnswer, await reader.readexactly(length)).reply.measure or ServerMeasure()

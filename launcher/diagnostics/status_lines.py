@@ -2,12 +2,15 @@
 
 from collections.abc import Iterator, Sequence
 
+from ...master.machine.parameter_servers import ServersStatus, ServerStatus
 from ...master.status import RUNS, Node, Status
 from ...rendezvous.base.plural import plural
 from ...rendezvous.base.visible import visible
 from ..goodput.words import lost, steps_words
+from ..server_words import in_megabytes, in_rate, server_copies, table_lines, wait_lines
 from ..tally import in_words
 
+SERVER_HEADS = ("SERVER", "NODE", "STATE", "SLOTS", "ROWS", "MB", "PULLS/s", "PUSHES/s", "SAVED")
 HEADS = ("NODE", "HOST", "STATE", "RANKS", "ROLE")
 
 
@@ -33,12 +36,37 @@ def lines(status: Status) -> Iterator[str]:
     for each in status.datasets:
         left = "" if each.seconds_left is None else f", about {_span(each.seconds_left)} left"
         yield f"  data {visible(each.name)}: {each.done} of {each.shards} shards done, {each.leased} leased{left}"
+    yield from server_lines(status.parameter_servers)
     for found in status.diagnosis:
         yield f"  diagnosis, {_span(found.ago)} ago: {visible(found.words)}"
         yield f"    {found.domain}; a restart {visible(found.outlook)}; evidence: {found.finding.strength}"
         yield from (f"    | {visible(line)}" for line in found.finding.last_lines)
     for incident in reversed(status.incidents):
         yield f"  {_span(incident.ago)} ago, round {incident.round}: {visible(str(incident.reason))}"
+
+
+def server_lines(found: ServersStatus) -> Iterator[str]:
+    """Its parameter servers, their tables, and who waits for them."""
+    if found.servers:
+        yield from (f"  {line}" for line in _table([_server_row(each) for each in found.servers], SERVER_HEADS))
+        yield f"  {server_copies(found)}"
+    yield from (f"  {line}" for line in (*table_lines(found), *wait_lines(found)))
+
+
+def _server_row(each: ServerStatus) -> tuple[str, ...]:
+    report, measure = each.report, each.report.measure
+    state = report.state if report.state == "answers" else f"{report.state} for {_span(report.seconds)}"
+    return (
+        str(report.number),
+        visible(each.node),
+        state,
+        f"{report.slots}+{report.backups}",
+        str(sum(one.rows for one in measure.tables)),
+        in_megabytes(report.resident),
+        in_rate(each.pulls, each.pull_seconds),
+        in_rate(each.pushes, each.push_seconds),
+        "-" if measure.saved_ago is None else f"{_span(measure.saved_ago)} ago",
+    )
 
 
 def _state(status: Status) -> str:
@@ -62,11 +90,11 @@ def _row(node: Node, *, standby: bool = False) -> tuple[str, ...]:
     return visible(node.node), visible(node.host), f"{node.state}{problem}", ranks, visible(role or "")
 
 
-def _table(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+def _table(rows: Sequence[tuple[str, ...]], heads: tuple[str, ...] = HEADS) -> Iterator[str]:
     if not rows:
         return
-    table = [HEADS, *rows]
-    widths = [max(len(row[column]) for row in table) for column in range(len(HEADS))]
+    table = [heads, *rows]
+    widths = [max(len(row[column]) for row in table) for column in range(len(heads))]
     for row in table:
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 

@@ -11,6 +11,7 @@ from html import escape
 
 from ...elastic_agent.workers.failure import describe, hint
 from ...master.machine.incident import consequence
+from ...master.machine.parameter_servers import ServersStatus
 from ...master.machine.training_time import Goodput
 from ...master.status import Diagnosis
 from ...rendezvous.base.plural import plural, ranks
@@ -18,6 +19,7 @@ from ...rendezvous.base.visible import visible
 from ...rendezvous.header import Incident
 from ...rendezvous.time_split import MICROSECONDS, Split
 from ..goodput.words import local_time, span, words
+from ..server_words import in_megabytes, in_rate, server_copies, table_lines, wait_lines
 from ..terminal.rank_lines import frame_words
 from .picture import Mark, bar, line, steps
 from .story import Interruption, Story, Tail
@@ -82,6 +84,7 @@ def body(story: Story, *, live: bool = False) -> str:
             _interruptions(story),
             _earlier(story),
             _data(story),
+            _servers(story.servers),
             _nodes(story, live=live),
             _rounds(story),
             _tails(story.tails, story),
@@ -374,6 +377,29 @@ def _data(story: Story) -> str:
             f"{line(values, story.began, story.until, title)}"
         )
     return _section("data", "Data", "".join(made))
+
+
+def _servers(found: ServersStatus) -> str:
+    """The parameter servers as they were last, and who waits for them."""
+    if not found.servers:
+        return ""
+    rows = (
+        (
+            str(each.report.number),
+            _text(each.node),
+            each.report.state,
+            f"{each.report.slots}+{each.report.backups}",
+            str(sum(one.rows for one in each.report.measure.tables)),
+            in_megabytes(each.report.resident),
+            in_rate(each.pulls, each.pull_seconds),
+            in_rate(each.pushes, each.push_seconds),
+        )
+        for each in found.servers
+    )
+    heads = ("server", "node", "state", "slots", "rows", "MB", "pulls a second", "pushes a second")
+    waits = "".join(f'<p class="warn">{_text(each)}</p>' for each in wait_lines(found))
+    told = "".join(f"<p>{_text(each)}</p>" for each in (server_copies(found), *table_lines(found)))
+    return _section("servers", "Parameter servers", f"{waits}{_table('Parameter servers', heads, rows)}{told}")
 
 
 def _table(name: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from ...elastic_agent.workers.failure import describe
 from ...master import status
+from ...master.machine.parameter_servers import ServersStatus
 from ...rendezvous.base.frozen import dataclass, replace
 from ...rendezvous.header import Incident
 from ...rendezvous.time_split import Split
@@ -111,6 +112,7 @@ class Story:
         clocks: what was added to the times of each node, seconds.
         suspects: what a diagnosis says of the job as it is now.
         found: what one has said so far, in order.
+        servers: the parameter servers, as they were seen last.
     """
 
     job: str
@@ -133,6 +135,7 @@ class Story:
     unread: int
     suspects: tuple[status.Diagnosis, ...] = ()
     found: tuple[Found, ...] = ()
+    servers: ServersStatus = ServersStatus()
 
     @property
     def over(self) -> bool:
@@ -235,6 +238,7 @@ def _story(parts: Sequence[File], clocks: Mapping[str, float], run: str, now: fl
         unread=sum(part.unread for part in parts),
         suspects=snapshot.status.diagnosis if snapshot and last and last.state == "open" else (),
         found=found,
+        servers=snapshot.status.parameter_servers if snapshot else ServersStatus(),
     )
 
 

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from ...rendezvous.base.frozen import dataclass, replace
 from ...rendezvous.wire.fields import Name, Number, Words
 from ...rendezvous.wire.values import Count, Text
+from ..machine.parameter_servers import MOST_AWAITED, RankWait, ServerReport
 
 MAX_FRAMES = 40
 """Of one stack: of a deeper one the innermost and the outermost."""
@@ -178,6 +179,7 @@ class Worker:
         stacks: why there are no Python stacks; empty where there are.
         last_lines: of its output, the last one last.
         throttled: seconds between the first look and the last for which its control group had used up its quota.
+        servers: the parameter servers for which it waits, as it has told its agent a moment ago; None: it does not.
     """
 
     rank: Number
@@ -198,6 +200,7 @@ class Worker:
     stacks: Words = ""
     last_lines: Annotated[tuple[Brief, ...], Count(MAX_TAIL)] = ()
     throttled: float = 0.0
+    servers: RankWait | None = None
 
     @property
     def blocked(self) -> Blocked:
@@ -225,6 +228,7 @@ class NodeEvidence:
         memory, memory_limit: bytes that are used, and that may be: of the control group, else of the machine.
         processes, process_limit: the same of processes and threads; 0: not known.
         blind: not all connections of its workers could be read.
+        servers: its parameter servers.
     """
 
     node: Name
@@ -238,6 +242,7 @@ class NodeEvidence:
     process_limit: Number = 0
     disks: Annotated[tuple[Disk, ...], Count(8)] = ()
     blind: bool = False
+    servers: Annotated[tuple[ServerReport, ...], Count(MOST_AWAITED)] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,7 @@ Hang = Literal[
     "long-compute",
     "device-wait",
     "lost-route",
+    "parameter-server",
     "standstill",
 ]
 """Kinds of a job that stands still: `--on-hang` is about these."""
@@ -64,8 +65,8 @@ Kind = Literal[
 
 HANGS: frozenset[Kind] = frozenset(get_args(Hang))
 
-WORKS: frozenset[Kind] = frozenset(("long-compute",))
-"""Kinds of a rank that may come on: `--on-hang` leaves it alone."""
+WORKS: frozenset[Kind] = frozenset(("long-compute", "parameter-server"))
+"""Kinds of a rank that may come on, and what agents mend by themselves: `--on-hang` leaves it alone."""
 
 _KINDS: Mapping[Kind, tuple[Domain, Outlook, str]] = {
     "stopped": ("host", "helps", "is stopped by a signal (SIGSTOP, a debugger or a freezer)"),
@@ -94,6 +95,7 @@ _KINDS: Mapping[Kind, tuple[Domain, Outlook, str]] = {
     "long-compute": ("script", "may help", "has computed in one place for very long"),
     "device-wait": ("framework", "may help", "waits for its accelerator (GPU), which does not end what it computes"),
     "lost-route": ("network", "in vain", "has sent what does not arrive: the network to its peer is interrupted"),
+    "parameter-server": ("host", "in vain", "keeps workers waiting"),
     "standstill": ("script", "may help", "no rank is proven to be the cause"),
     "mismatched-sizes": (
         "script",
@@ -137,7 +139,7 @@ class Finding:
 
     Attributes:
         kind: see above; `domain` and `outlook` follow from it.
-        rank: the suspect; None: the whole node.
+        rank: the suspect; None: the whole node, or a parameter server.
         where: the place in the script, or what it waits for; empty where it is not known.
         waiting: ranks that wait for it.
         waiting_where: where they do.
@@ -145,6 +147,7 @@ class Finding:
         last_lines: of the suspect's output.
         frames: calls of the suspect's stack, the innermost first; empty where it was not taken.
         done: what the master did about it; empty where it was only told.
+        server: the number of the parameter server that is the suspect; None: none is.
     """
 
     kind: Kind
@@ -159,11 +162,12 @@ class Finding:
     round: Number = 0
     frames: Annotated[tuple[Frame, ...], Count(MAX_SHOWN)] = ()
     done: Words = ""
+    server: Number | None = None
 
     @property
     def key(self) -> tuple[object, ...]:
         """Of what is the same at the next look."""
-        return self.round, self.kind, self.node, self.rank
+        return self.round, self.kind, self.node, self.rank, self.server
 
     @property
     def domain(self) -> Domain:
@@ -180,6 +184,8 @@ class Finding:
         if self.kind == "standstill":
             return f"{WORDS[self.kind]}{since}: {self.where}"
         who = f"node {self.node}" if self.rank is None else f"rank {self.rank} on node {self.node}"
+        if self.server is not None:
+            who = f"parameter server {self.server}" + (f" on node {self.node}" if self.node else "")
         what = WORDS[self.kind]
         if self.rank is None:
             what = what.removeprefix("is on a node that ").removeprefix("is on a node with ")

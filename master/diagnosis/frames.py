@@ -7,7 +7,9 @@ from .calls import called
 from .evidence import Frame
 
 STANDARD = re.compile(r"/lib(?:64)?/python3[^/]*/(?!(?:site|dist)-packages/)|^<")
-LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python3[.\d]*/|^<|/elastic_agent/warm/|/_elastic_run")
+LIBRARY = re.compile(
+    r"/(?:site|dist)-packages/|/lib/python3[.\d]*/|^<|/elastic_agent/warm/|/_elastic_run|/elastic_run/adapters/"
+)
 
 
 def deciding(frames: Sequence[Frame]) -> Frame | None:

@@ -1,5 +1,6 @@
 """The ranks of a round: where each is, and for whom it waits, as far as the others' evidence tells that (pure)."""
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from itertools import combinations
@@ -94,3 +95,13 @@ def _behind_locks(living: Sequence[Rank]) -> list[Rank]:
         place = replace(place, what="peer", peers=place.locked_by) if place.locked_by else place
         found.append(replace(each, place=place))
     return found
+
+
+def common_place(waiting: Sequence[Rank]) -> str:
+    """Where most of them are, without the arguments of a call where these are not all alike."""
+    counted = Counter(each.place.spot or each.place.where for each in waiting if each.place.where)
+    if not counted:
+        return ""
+    most = counted.most_common(1)[0][0]
+    there = {each.place.where for each in waiting if most in (each.place.spot, each.place.where)}
+    return there.pop() if len(there) == 1 else re.sub(r"\([^)]*\)", "()", min(there))

@@ -26,6 +26,7 @@ What = Literal[
     "moves",
     "device",
     "collective",
+    "servers",
     "peer",
     "idle",
     "server",
@@ -41,7 +42,8 @@ What = Literal[
     "child",
     "unknown",
 ]
-"""What it does. either: a call of native code in which no Python call is seen waits, for another rank or for a lock."""
+"""What it does. servers: it waits for parameter servers. either: a call of native code in which no Python call is seen
+waits, for another rank or for a lock."""
 
 WAITS_FOR_RANKS: frozenset[What] = frozenset(("collective", "peer"))
 
@@ -58,6 +60,7 @@ LIBRARIES = (
     "/xgboost/collective",
 )
 COLLECTIVES = (*LIBRARIES, "elastic_run/adapters/")  # for a rank, for data that others have, for the others' state
+SERVERS = ("elastic_run/adapters/servers/",)
 DEVICES = ("/torch/cuda/",)
 HELD = ("/elastic_agent/warm/",)
 LOADERS = ("/torch/utils/data/", "/tensorflow/python/data/")
@@ -183,6 +186,8 @@ def place(network: str, worker: Worker, ends: Ends, bar: float = 0.0) -> Place:
     quiet = idle and not moved
     peers = _peers(network, worker, worker.blocked, ends)
     what = _what(worker, main, peers, busy, delayed, children)
+    if worker.servers and what == "server" and not frames:
+        what = "servers"
     sure = False
     acting = main
     if what in _WAITS:
@@ -212,6 +217,8 @@ def place(network: str, worker: Worker, ends: Ends, bar: float = 0.0) -> Place:
         still = loops and busy * span >= WORKED and not moved and not children
     elif what in ("stopped", "starved"):
         still = True
+    elif what == "servers":
+        still = False  # it comes on as soon as they answer
     elif what in ("disk", "file") and acting.blocked.call in ("fsync", "fdatasync"):
         still = quiet and worker.quiet >= SYNC * bar  # so much to write may take its time
     elif what == "sleep":
@@ -387,7 +394,15 @@ def _for_ranks(track: _Track) -> What | None:
         return "collective"  # before its own first line, until rank 0 is there
     if is_in(track.frames[:1], DEVICES):
         return "device"
+    if waits_for_servers(track.frames):
+        return "servers"
     return "collective" if decides(track.frames, COLLECTIVES) else None
+
+
+def waits_for_servers(frames: Sequence[Frame]) -> bool:
+    """Whether the script's innermost call is one to the parameter servers' client."""
+    own = script_frames(frames)
+    return is_in(frames[: frames.index(own[0])] if own else frames, SERVERS)
 
 
 def _wait(track: _Track, peers: frozenset[int], worker: Worker) -> What:

@@ -15,7 +15,7 @@ from .evidence import Answer, Ends, Snapshot, Worker, end, ends_of
 from .findings import MAX_FINDINGS, Finding, Kind
 from .frames import decides, is_in, script_frames, waits_in_native_code
 from .living import workers_of
-from .places import COLLECTIVES, DEVICES, HELD, LOADERS, PROCESSES, READY, STARVED
+from .places import COLLECTIVES, DEVICES, HELD, LOADERS, PROCESSES, READY, STARVED, waits_for_servers
 
 ENOUGH = 8
 """Looks from which it is seen how a rank shares its time."""
@@ -47,7 +47,7 @@ class Works:
     """How a worker shares its time.
 
     Attributes:
-        share: of the looks at which it did not wait for other ranks.
+        share: of the looks at which it did not wait for parameter servers, those at which it did not for other ranks.
         most: what it did at most of these.
         where: in which line of the script, at most of these.
         delayed: of the time, for which its main thread had no processor though it was ready.
@@ -68,7 +68,9 @@ class Works:
 def works(network: str, worker: Worker, ends: Ends) -> Works:
     """How `worker` shares its time between its own work and waiting for others, by long looks."""
     first, last = worker.snapshots[0], worker.snapshots[-1]
-    busy = [each for each in worker.snapshots if not _waits_for_ranks(network, worker.rank, each, ends)]
+    # Who waits for parameter servers does neither its own work, nor waits for ranks.
+    looks = [each for each in worker.snapshots if not waits_for_servers(each.frames)]
+    busy = [each for each in looks if not _waits_for_ranks(network, worker.rank, each, ends)]
     kinds = Counter[Work](_work(each) for each in busy)
     spots = Counter(
         f"{own[0].name}:{own[0].line} in {own[0].function}" for each in busy if (own := script_frames(each.frames))
@@ -76,7 +78,7 @@ def works(network: str, worker: Worker, ends: Ends) -> Works:
     span = max(last.at - first.at, 1e-3)
     stretches = [len(tuple(same)) - 1 for _, same in groupby(worker.snapshots, lambda each: each.switches)]
     return Works(
-        len(busy) / len(worker.snapshots),
+        len(busy) / max(len(looks), 1),
         kinds.most_common(1)[0][0] if kinds else "computes",
         spots.most_common(1)[0][0] if spots else "",
         (last.delayed - first.delayed) / span,

@@ -18,18 +18,21 @@ nothing are all ranks compared, on weak evidence, and without those that may wai
 
 A wait for an accelerator is both. Where ranks exchange tensors between accelerators (NCCL), those that wait for others
 wait for their own accelerator. So who waits for it waits for others, unless these are seen to wait in another way.
+
+Who waits for parameter servers is no fault, and nobody is named but by the kernel's proof as long as one does; what is
+the matter with such a server is told by its agent (`awaited_servers.py`).
 """
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from ...rendezvous.base.frozen import replace
 from ...rendezvous.base.plural import ranks
 from . import calls, limits
-from .evidence import Answer, Frame, Worker
+from .awaited_servers import of_servers
+from .evidence import Answer, Frame, NodeEvidence, Worker
 from .findings import MAX_FINDINGS, WORDS, Finding, Kind, Strength
-from .living import EndedRank, Rank, living_ranks, workers_of
+from .living import EndedRank, Rank, common_place, living_ranks, workers_of
 from .places import HALTED, WAITS_FOR_RANKS, What
 
 TWICE = 1.7
@@ -102,15 +105,18 @@ def suspects(answers: Sequence[Answer], round: int) -> tuple[Finding, ...]:
     Args:
         answers: of all nodes of the round.
     """
-    found = [*_of_ranks(answers, round), *limits.of_nodes(answers, round)]
+    workers = workers_of(answers, round)
+    living = living_ranks(workers)
+    found = [*_of_ranks(answers, workers, living, round), *of_servers(answers, living, round)]
+    found += limits.of_nodes(answers, round)
     order = {"certain": 0, "strong": 1, "weak": 2}
     found.sort(key=lambda finding: order[finding.strength])
     return tuple(found[:MAX_FINDINGS])
 
 
-def _of_ranks(answers: Sequence[Answer], round: int) -> list[Finding]:
-    workers = workers_of(answers, round)
-    living = living_ranks(workers)
+def _of_ranks(
+    answers: Sequence[Answer], workers: Sequence[tuple[str, NodeEvidence, Worker]], living: Sequence[Rank], round: int
+) -> list[Finding]:
     seen = all(each.complete for each in answers)
     if not seen or any(each.evidence and each.evidence.blind for each in answers):
         seen = seen and not any(each.place.what == "server" for each in living)
@@ -371,7 +377,7 @@ def _name(
     worker, alone = suspect.worker, [suspect] if isinstance(suspect, Rank) else []
     numbers = tuple(each.worker.rank for each in waiting)
     since = _since(waiting or alone)
-    places_of = _common_place(waiting)
+    places_of = common_place(waiting)
     return Finding(
         kind, worker.rank, suspect.node, strength, where, numbers, places_of, since, worker.last_lines, round
     )
@@ -404,16 +410,6 @@ def _also(where: str, more: str) -> str:
 
 def _since(ranks: Sequence[Rank]) -> float:
     return max(map(_waited, ranks), default=0.0)
-
-
-def _common_place(waiting: Sequence[Rank]) -> str:
-    """Where most of them are, without the arguments of a call where these are not all alike."""
-    counted = Counter(each.place.spot or each.place.where for each in waiting if each.place.where)
-    if not counted:
-        return ""
-    most = counted.most_common(1)[0][0]
-    there = {each.place.where for each in waiting if most in (each.place.spot, each.place.where)}
-    return there.pop() if len(there) == 1 else re.sub(r"\([^)]*\)", "()", min(there))
 
 
 def _all_wait(waiting: Sequence[Rank], round: int, *, whole: bool, seen: bool) -> list[Finding]:

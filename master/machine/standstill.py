@@ -140,11 +140,11 @@ class Standstill:
 
 def _say_findings(findings: Sequence[Finding], known: Sequence[Finding]) -> list[Effect]:
     """Says what is new in `findings`."""
-    before = {(each.kind, each.rank) for each in known}
+    before = {(each.kind, each.rank, each.server) for each in known}
     todo = list[Effect]()
     for finding in findings:
         todo.append(effects.Note(finding))
-        if (finding.kind, finding.rank) not in before:
+        if (finding.kind, finding.rank, finding.server) not in before:
             todo.append(effects.Say(f"diagnosis: {finding}"))
             todo += [effects.Say(f"  | {line}") for line in finding.last_lines[-3:]]
     return todo

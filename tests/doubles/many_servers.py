@@ -9,7 +9,7 @@ import contextlib
 import secrets
 import socket
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
@@ -214,6 +214,7 @@ class KnownServers(Protocol):
     known: SlotTable
     worker_tls: ServersTls | None
     node: str
+    waits: list[tuple[tuple[int, ...], float]]
 
 
 class DoubleSource(TableSource):
@@ -228,8 +229,9 @@ class DoubleSource(TableSource):
     def fileno(self) -> int:
         return self._ends[0].fileno()
 
-    def ask_agent(self, version: int) -> None:
+    def ask_agent(self, version: int, awaits: Sequence[int], seconds: float) -> None:
         self._version, self.asked = version, True
+        self._servers.waits.append((tuple(awaits), seconds))
         self.look()
 
     def look(self) -> None:
@@ -257,6 +259,7 @@ class ManyServers:
         servers: all that ever were, by number.
         known: the slot table that the agent has.
         worker_tls: what it gives to workers.
+        waits: for which servers workers said that they wait, and for how many seconds.
         ends: what is to be closed.
     """
 
@@ -269,6 +272,7 @@ class ManyServers:
         self.known = SlotTable()
         self.worker_tls: ServersTls | None = None
         self.sources: list[DoubleSource] = []
+        self.waits: list[tuple[tuple[int, ...], float]] = []
         self.ends = contextlib.ExitStack()
 
     def add(self, tls: ServersTls | None = None) -> DoubleServer:

@@ -1,5 +1,6 @@
 """A worker's end of one server that holds everything and stays where it is."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,7 @@ class StillSource(TableSource):
         self._table = table
         self.asked = False
 
-    def ask_agent(self, version: int) -> None:
+    def ask_agent(self, version: int, awaits: Sequence[int], seconds: float) -> None:
         self.asked = version < self._table.version
 
     def read_answer(self) -> JobServers:

@@ -111,6 +111,7 @@ class RealServers:
         self._starting: set[int] = set()
         self._made: list[HostedServer] = []  # all that ever were: what is left of their connections is closed at last
         self._sources: list[DoubleSource] = []
+        self.waits: list[tuple[tuple[int, ...], float]] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever)

@@ -5,8 +5,9 @@ One table: the documentation, the dashboard and the alert rules are held against
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import Literal
+from typing import Literal, get_args
 
+from ....master.machine.parameter_servers import ServerState, ServerStatus, TableMeasure
 from ....master.status import Status
 from ....rendezvous.base.frozen import dataclass
 
@@ -64,6 +65,51 @@ def _suspects(status: Status) -> Iterable[Sample]:
         kind, node, rank = found
         yield (kind, node, "" if rank is None else str(rank)), 1.0
 
+
+def _of_servers(value: Callable[[ServerStatus], float | None]) -> Callable[[Status], Iterable[Sample]]:
+    """A metric of each parameter server; absent where there is no value."""
+
+    def read(status: Status) -> Iterable[Sample]:
+        for each in status.parameter_servers.servers:
+            if each.report.incarnation and (found := value(each)) is not None:
+                yield (str(each.report.number), each.node), found
+
+    return read
+
+
+def _of_tables(value: Callable[[TableMeasure], float]) -> Callable[[Status], Iterable[Sample]]:
+    """A metric of each table on each parameter server."""
+
+    def read(status: Status) -> Iterable[Sample]:
+        for each in status.parameter_servers.servers:
+            for table in each.report.measure.tables if each.report.incarnation else ():
+                yield (str(each.report.number), each.node, table.table), value(table)
+
+    return read
+
+
+def _slots(status: Status) -> Iterable[Sample]:
+    for each in status.parameter_servers.servers:
+        report = each.report
+        parts = (("primary", report.slots), ("backup", report.backups), ("bare", report.bare))
+        for part, number in (*parts, ("copying", report.measure.copying)) if report.incarnation else ():
+            yield (str(report.number), each.node, part), number
+
+
+def _server_states(status: Status) -> Iterable[Sample]:
+    for each in status.parameter_servers.servers:
+        for state in get_args(ServerState):
+            yield (str(each.report.number), each.node, state), float(state == each.report.state)
+
+
+def _server_waits(status: Status) -> Iterable[Sample]:
+    for each in status.parameter_servers.waits:
+        for number in each.servers:
+            yield (str(number), str(each.rank)), each.seconds
+
+
+_SERVER = ("server", "node")
+_TABLE = ("server", "node", "table")
 
 METRICS: Sequence[Metric] = (
     Metric(
@@ -142,6 +188,93 @@ METRICS: Sequence[Metric] = (
         "Seconds until a dataset is done, at today's pace.",
         lambda one: [((each.name,), each.seconds_left) for each in one.datasets if each.seconds_left is not None],
         ("dataset",),
+    ),
+    Metric(
+        "elastic_run_server_state",
+        "1 for the state that a parameter server is in, 0 for the others: starting, answers, works (it has not "
+        "answered its agent, and computes), silent (it does nothing), stopped.",
+        _server_states,
+        (*_SERVER, "state"),
+    ),
+    Metric(
+        "elastic_run_server_slots",
+        "Slots of a parameter server: primary, backup (it has their second copy), bare (primary without a second "
+        "copy), copying (on their way to another server).",
+        _slots,
+        (*_SERVER, "part"),
+    ),
+    Metric(
+        "elastic_run_server_resident_bytes",
+        "Memory that a parameter server has.",
+        _of_servers(lambda one: one.report.resident),
+        _SERVER,
+    ),
+    Metric(
+        "elastic_run_server_pulls_total",
+        "Pulls of workers that a parameter server has answered.",
+        _of_servers(lambda one: one.report.measure.pulls),
+        _SERVER,
+    ),
+    Metric(
+        "elastic_run_server_pull_seconds_total",
+        "Seconds from the question to the answer of these pulls.",
+        _of_servers(lambda one: one.report.measure.pull_seconds),
+        _SERVER,
+    ),
+    Metric(
+        "elastic_run_server_pushes_total",
+        "Pushes of workers that a parameter server has answered, when its backups had them.",
+        _of_servers(lambda one: one.report.measure.pushes),
+        _SERVER,
+    ),
+    Metric(
+        "elastic_run_server_push_seconds_total",
+        "Seconds from the question to the answer of these pushes.",
+        _of_servers(lambda one: one.report.measure.push_seconds),
+        _SERVER,
+    ),
+    Metric(
+        "elastic_run_server_saved_age_seconds",
+        "Seconds since a parameter server has written its last part of a checkpoint; absent where it has written none.",
+        _of_servers(lambda one: one.report.measure.saved_ago),
+        _SERVER,
+    ),
+    Metric(
+        "elastic_run_table_rows",
+        "Rows of a table on a parameter server, second copies included.",
+        _of_tables(lambda one: one.rows),
+        _TABLE,
+    ),
+    Metric(
+        "elastic_run_table_bytes",
+        "Bytes of these rows, with what optimizers keep beside them.",
+        _of_tables(lambda one: one.bytes),
+        _TABLE,
+    ),
+    Metric(
+        "elastic_run_table_given_ids_total",
+        "Ids of batches whose rows workers pulled, each as often as it came. Only the sum over all servers means "
+        "something; divided by that of the pulled ids it is the merge rate.",
+        _of_tables(lambda one: one.given),
+        _TABLE,
+    ),
+    Metric(
+        "elastic_run_table_pulled_ids_total",
+        "Ids whose rows were pulled.",
+        _of_tables(lambda one: one.pulled),
+        _TABLE,
+    ),
+    Metric(
+        "elastic_run_table_pushed_ids_total",
+        "Ids whose gradients were pushed.",
+        _of_tables(lambda one: one.pushed),
+        _TABLE,
+    ),
+    Metric(
+        "elastic_run_server_wait_seconds",
+        "Seconds for which a rank has waited for a parameter server, from one second on.",
+        _server_waits,
+        ("server", "rank"),
     ),
     Metric(
         "elastic_run_suspect",

@@ -23,6 +23,7 @@ from elastic_run.master.data.ledger_service import Ledgers
 from elastic_run.master.machine.controller import Controller, Terms
 from elastic_run.master.machine.memory import Memory
 from elastic_run.master.machine.pace import Stepped
+from elastic_run.master.machine.parameter_servers import RankWait
 from elastic_run.master.status import Status
 from elastic_run.rendezvous.base.errors import Deposed, StoreUnavailable
 from elastic_run.rendezvous.failure_detector import AgentListener, dial, watch_until_dead
@@ -423,11 +424,16 @@ async def test_a_round_is_current_where_the_store_says_so_now(side: Side) -> Non
 async def test_a_worker_is_told_of_the_jobs_servers_by_the_version_that_it_knows(side: Side) -> None:
     assert await side.handler.answer(Call("servers", 1, steps=3)) == Back()  # it has none
 
-    async def tell(version: int) -> str:
+    waits: list[RankWait] = []
+
+    async def tell(version: int, wait: RankWait) -> str:
+        waits.append(wait)
         return f"newer than {version}"
 
     with_servers = replace(side.handler, servers=tell)
-    assert await with_servers.answer(Call("servers", 1, steps=3)) == Back(told="newer than 3")
+    call = Call("servers", 1, rank=2, steps=3, awaits=(1,), seconds=4.5)
+    assert await with_servers.answer(call) == Back(told="newer than 3")
+    assert waits == [RankWait(2, (1,), 4.5)]
 
 
 async def test_a_store_that_does_not_answer_makes_no_round_current(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -138,11 +138,13 @@ def test_a_server_that_is_lost_in_a_push_is_not_felt(servers: ManyServers, when:
 def test_a_server_that_is_silent_is_given_up_when_a_newer_table_is_there(servers: ManyServers) -> None:
     worker = CountingWorker(servers)
     worker.use(*range(50))
+    servers.waits.clear()
     servers.servers[2].open.clear()
     threading.Timer(0.1, servers.move, (0, 1)).start()
     begun = time.monotonic()
     worker.push(0, 1)
     assert 0.2 < time.monotonic() - begun < 5.0
+    assert servers.waits[0][0] == (2,) and servers.waits[0][1] >= client.SILENCE
     assert worker.rows(*range(50)) == [1.0] * 50
 
 
@@ -265,12 +267,12 @@ def test_renewed_certificates_are_taken_where_the_table_is_the_same() -> None:
         servers.move(1)
         ask = DoubleSource.ask_agent
 
-        def renew(source: DoubleSource, version: int) -> None:
+        def renew(source: DoubleSource, version: int, awaits: Sequence[int], seconds: float) -> None:
             """An agent answers after a second, also with no newer table."""
             if version == servers.known.version:
                 servers.worker_tls = worker_tls
                 version = 0
-            ask(source, version)
+            ask(source, version, awaits, seconds)
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(DoubleSource, "ask_agent", renew)

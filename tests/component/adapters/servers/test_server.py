@@ -16,8 +16,9 @@ from elastic_run.adapters.servers.client import merge
 from elastic_run.adapters.servers.errors import PushRefused, ServerFull, ServerGone, TableMisused
 from elastic_run.adapters.servers.frames import Asking, Shape
 from elastic_run.adapters.servers.job_servers import ServerOrders
-from elastic_run.adapters.servers.requests import PullRows, PushSource
+from elastic_run.adapters.servers.requests import Ping, PullRows, PushSource
 from elastic_run.adapters.servers.specs import SGD, TableSpec, Zeros
+from elastic_run.master.machine.parameter_servers import ServerMeasure, TableMeasure
 from elastic_run.rendezvous.wire.values import encode
 
 from ....doubles.one_server import OneServer, table_of_one
@@ -74,6 +75,27 @@ def test_what_is_pushed_is_pulled_and_read_whole(server: OneServer) -> None:
     assert server.read_marks("a", 0) == (1,)
     found, values = server.read_piece("t", 0)
     assert dict(zip(found.tolist(), values[:, 0].tolist(), strict=True)) == {3: 2.0, -1: 2.0, 2**63 - 1: 2.0}
+
+
+def test_a_ping_is_answered_with_what_workers_asked_and_were_given(address: str) -> None:
+    def measure(connection: OneServer) -> tuple[ServerMeasure, TableMeasure]:
+        whole = connection.ask(Ping())[0].measure
+        assert whole is not None
+        return whole, next(each for each in whole.tables if each.table == "seen")
+
+    with closing(OneServer(table_of_one(address))) as connection:
+        connection.open_table(TableSpec("seen", 4, SGD(1.0), Zeros()))
+        before, _ = measure(connection)
+        ids = np.arange(7)
+        connection.push(PushSource("seen", 0, 1, 0, 1), seen=(ids, np.ones((7, 4), np.float32)))
+        connection.ask(PullRows(("seen",), table_of_one(address).version, given=40), ids[:5])
+        with pytest.raises(TableMisused):
+            connection.ask(PullRows(("seen",), table_of_one(address).version, given=40), np.zeros((2, 2), np.int64))
+        after, table = measure(connection)
+    assert (after.pushes - before.pushes, after.pulls - before.pulls) == (1, 1)
+    assert after.push_seconds > before.push_seconds and after.pull_seconds > before.pull_seconds
+    assert (table.rows, table.given, table.pulled, table.pulls, table.pushed) == (7, 40, 5, 1, 7)
+    assert table.bytes >= 7 * 4 * 4 and (after.copying, after.saved_ago, after.awaits) == (0, None, ())
 
 
 def test_refusals_are_errors_and_the_connection_goes_on(server: OneServer) -> None:

@@ -24,6 +24,7 @@ from elastic_run.elastic_agent.servers.server_host import ServerHost
 from elastic_run.elastic_agent.setup import Setup
 from elastic_run.elastic_agent.workers.services import Services
 from elastic_run.master.machine.controller import Terms
+from elastic_run.master.machine.parameter_servers import RankWait
 from elastic_run.master.servers.slot_table import NOBODY, SLOTS, RunningServer, ServerPlace, SlotTable
 from elastic_run.rendezvous.base.cancel import cancel
 from elastic_run.rendezvous.header import Header
@@ -263,14 +264,34 @@ async def test_a_place_that_another_node_holds_for_a_moment_more_is_waited_for(n
 async def test_workers_hear_of_a_newer_table_that_serves_and_else_of_the_newest(node: Node) -> None:
     await node.begin()
     server, began = await node.registered(), node.inbox.now()
-    told = decode(JobServers, (await node.host.answer(0)).encode())
+    told = decode(JobServers, (await node.host.answer(0, RankWait(0))).encode())
     assert (told.table.version, told.node, told.tls) == (1, "a", None)
     assert node.inbox.now() - began >= server_host.ANSWER_SECONDS
-    waiting = asyncio.create_task(node.host.answer(1))
+    waiting = asyncio.create_task(node.host.answer(1, RankWait(0)))
     await node.want(serving(2, server))
     told = decode(JobServers, (await waiting).encode())
     assert told.table.version == 2 and told.table.servers == (server,)
-    assert decode(JobServers, (await node.host.answer(1)).encode()) == told
+    assert decode(JobServers, (await node.host.answer(1, RankWait(0))).encode()) == told
+
+
+async def test_what_servers_do_is_told_and_who_waits_for_them(node: Node) -> None:
+    await node.begin()
+    assert [each.state for each in node.host.describe().servers] in ([], ["starting"])
+    server = await node.registered()
+    await node.want(serving(2, server))
+    await node.until(lambda: node.host.describe().servers[0].resident)
+    await node.host.answer(0, RankWait(3, (0,), 4.0))
+    await node.host.answer(0, RankWait(4, (), 60.0))  # it was answered
+    told = node.host.describe()
+    (report,) = told.servers
+    assert (report.number, report.incarnation, report.state) == (0, server.incarnation, "answers")
+    assert (report.slots, report.backups, report.bare) == (SLOTS, 0, SLOTS)
+    (wait,) = told.waits
+    assert told.node == "a" and (wait.rank, wait.servers) == (3, (0,)) and 4.0 <= wait.seconds < 60.0
+    (pid,) = node.pids()
+    os.kill(pid, signal.SIGSTOP)
+    await node.until(lambda: node.host.describe().servers[0].state in ("stopped", "starting"))
+    await node.until(lambda: not node.host.describe().waits)
 
 
 async def test_rows_that_an_earlier_run_has_lost_are_not_this_ones(node: Node) -> None:

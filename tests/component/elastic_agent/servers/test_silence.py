@@ -8,6 +8,11 @@ from itertools import count, repeat
 import pytest
 
 from elastic_run.elastic_agent.servers import silence
+from elastic_run.master.machine.parameter_servers import ServerMeasure
+
+
+def ignore_answer(pid: int, measure: ServerMeasure) -> None:
+    pass
 
 
 @pytest.fixture
@@ -35,9 +40,9 @@ async def test_a_server_that_works_has_more_patience_than_one_that_does_nothing(
 ) -> None:
     monkeypatch.setattr(silence, "WORKING_SECONDS", 0.5)
     monkeypatch.setattr(silence, "read_activity", lambda _: (state, next(ticks)))
-    assert await silence.await_silence(address, 0.1) == pytest.approx(seconds)
+    assert await silence.await_silence(address, 0.1, ignore_answer) == pytest.approx(seconds)
 
 
 async def test_another_users_server_is_none(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(silence, "own_peer", lambda _: None)
-    assert await silence.await_silence(address, 0.1) == pytest.approx(0.1)
+    assert await silence.await_silence(address, 0.1, ignore_answer) == pytest.approx(0.1)

@@ -16,6 +16,14 @@ from elastic_run.launcher.diagnostics.exporter.command import Collector, Observe
 from elastic_run.launcher.diagnostics.exporter.metrics import METRICS, STORE_UP, UP
 from elastic_run.launcher.errors import UsageError
 from elastic_run.master.diagnosis.findings import Finding
+from elastic_run.master.machine.parameter_servers import (
+    RankWait,
+    ServerMeasure,
+    ServerReport,
+    ServersStatus,
+    ServerStatus,
+    TableMeasure,
+)
 from elastic_run.master.status import Diagnosis, Status
 
 from ....doubles.statuses import STATUS
@@ -53,6 +61,29 @@ def test_each_job_has_its_values() -> None:
     assert found["elastic_run_target_nodes", "a", ""] == 2
     assert [found["elastic_run_shards", "a", "images", state] for state in ("done", "leased", "waiting")] == [40, 6, 54]
     assert found["elastic_run_goodput_ratio", "a"] == pytest.approx(STATUS.goodput.share)
+
+
+def test_each_parameter_server_and_table_has_its_values() -> None:
+    measure = ServerMeasure((TableMeasure("user", 30, 2400, 20, 10),), 7, 0.5, 9, 0.25, 3)
+    servers = (
+        ServerStatus("n0", ServerReport(0, "x", "answers", 0.1, 500, 400, 300, 1000, measure)),
+        ServerStatus("n1", ServerReport(1)),
+    )
+    seen = ServersStatus(servers, (RankWait(5, (0, 1), 2.5),))
+    found = samples({"a": dataclasses.replace(STATUS, parameter_servers=seen)})
+
+    def value(name: str, *labels: str) -> float:
+        (one,) = (each for key, each in found.items() if key[0] == name and set(labels) <= set(key))
+        return one
+
+    assert (
+        value("elastic_run_server_state", "n0", "answers") == 1 == value("elastic_run_server_state", "n1", "starting")
+    )
+    parts = {"primary": 500, "backup": 400, "bare": 300, "copying": 3}
+    assert {part: value("elastic_run_server_slots", part) for part in parts} == parts
+    assert value("elastic_run_server_pulls_total") == 7 and value("elastic_run_server_push_seconds_total") == 0.25
+    assert value("elastic_run_table_rows", "user", "n0") == 30 and value("elastic_run_table_given_ids_total") == 20
+    assert value("elastic_run_server_wait_seconds", "0", "5") == 2.5 == value("elastic_run_server_wait_seconds", "1")
 
 
 def test_each_suspect_is_told_once_and_a_whole_node_has_no_rank() -> None:

@@ -7,6 +7,14 @@ import pytest
 from elastic_run.launcher.diagnostics.status_lines import lines
 from elastic_run.launcher.errors import UsageError
 from elastic_run.launcher.options.reach import Reach, parse_reach
+from elastic_run.master.machine.parameter_servers import (
+    RankWait,
+    ServerMeasure,
+    ServerReport,
+    ServersStatus,
+    ServerStatus,
+    TableMeasure,
+)
 
 from ....doubles.statuses import STATUS
 
@@ -24,6 +32,26 @@ job job: trains in round 2 for 11 s, 4 workers (rank 3 on node b exited with cod
   lost: infrastructure recovery from disruption 4.0 s, initialization 2.0 s
   data images: 40 of 100 shards done, 6 leased, about 12 s left
   11 s ago, round 1: rank 3 on node b exited with code 1: ValueError: no"""
+    )
+
+
+def test_parameter_servers_are_a_table_with_who_waits_for_them() -> None:
+    tables = (TableMeasure("user", 30, 2400, 20, 10),)
+    first = ServerReport(0, "x", "answers", 0.1, 512, 512, 0, 243_900_000, ServerMeasure(tables, saved_ago=12.0))
+    second = ServerReport(1, "", "starting", 3.0)
+    servers = (ServerStatus("a", first, 5.45, 5.39, 0.00012, 0.0052), ServerStatus("b", second))
+    seen = ServersStatus(servers, (RankWait(0, (1,), 2.0), RankWait(1, (1,), 2.0)))
+    found = "\n".join(lines(dataclasses.replace(STATUS, parameter_servers=seen)))
+    assert (
+        """\
+  SERVER  NODE  STATE             SLOTS    ROWS  MB   PULLS/s         PUSHES/s       SAVED
+  0       a     answers           512+512  30    244  5.45 (0.12 ms)  5.39 (5.2 ms)  12 s ago
+  1       b     starting for 3 s  0+0      0     0.0  -               -              -
+  every slot has a second copy
+  table user: 30 rows (second copies included), 0.0 MB, 2.0 ids given for each that was pulled
+  ranks 0-1 wait for parameter server 1 on node b, for 2 s
+"""
+        in found
     )
 
 

@@ -33,6 +33,13 @@ from elastic_run.launcher.report.throughput import records_a_second, steps_a_sec
 from elastic_run.master.data.ledger import Progress
 from elastic_run.master.diagnosis.evidence import Frame
 from elastic_run.master.diagnosis.findings import Finding
+from elastic_run.master.machine.parameter_servers import (
+    RankWait,
+    ServerMeasure,
+    ServerReport,
+    ServersStatus,
+    ServerStatus,
+)
 from elastic_run.master.status import Diagnosis
 from elastic_run.rendezvous.time_split import CATEGORIES, Split
 
@@ -348,3 +355,16 @@ def test_the_page_has_throughput_below_the_size_of_the_world() -> None:
 def test_the_goodput_of_the_page_is_that_of_the_summary_though_the_script_tells_of_spans() -> None:
     spent = Split(productive=60, data_loading=30, wasted_progress_from_disruption=10)
     assert "<b>90.0 %</b><span>goodput</span>" in body(dataclasses.replace(story(), split=spent))
+
+
+def test_parameter_servers_and_who_waits_for_them_are_on_the_page() -> None:
+    report = ServerReport(0, "x", "stopped", slots=1024, bare=1024, resident=5_000_000, measure=ServerMeasure())
+    servers = ServersStatus((ServerStatus("<b>", report, 2.0, 1.0, 0.001),), (RankWait(1, (0,), 9.0),))
+    records = job()["a"]
+    snapshots = [each for each in records if isinstance(each, Snapshot)]
+    seen = dataclasses.replace(snapshots[-1].status, parameter_servers=servers)
+    made = page(story(*files(a=[*records, Snapshot(snapshots[-1].unix + 1.0, seen)])))
+    assert '<h2 id="servers">Parameter servers</h2>' in made and "<td>&lt;b&gt;</td><td>stopped</td>" in made
+    assert "rank 1 waits for parameter server 0 on node &lt;b&gt;, for 9 s" in made
+    assert "<td>2 (1 ms)</td><td>1</td>" in made and "1024 slots have no second copy" in made
+    assert "Parameter servers" not in page(story())
