@@ -1,4 +1,4 @@
-"""Trains a table that counts ids, by leased shards; rank 0 prints what it has counted.
+"""Trains a table that counts ids, by leased shards; rank 0 prints what it has counted. By torch, Keras or numpy.
 
 With `--die ROUND:PUSHES:WHEN ...` the first worker that has made so many pushes in that round kills itself: "before"
 the next, "after" it (the ledger has not heard of it), or when it has marked the shard of one "done".
@@ -9,15 +9,16 @@ import contextlib
 import os
 import signal
 import time
+from collections.abc import Callable
 
-import torch
+import numpy as np
 
 from elastic_run import data, servers
-from elastic_run import torch as elastic
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--records", type=int, default=6000)
 parser.add_argument("--commit", default="ack")
+parser.add_argument("--by", choices=["torch", "keras", "numpy"], default="torch")
 parser.add_argument("--die", nargs="*", default=[])
 parser.add_argument("--pause", type=float, default=0.0, help="seconds after each push, which is told")
 options = parser.parse_args()
@@ -36,12 +37,43 @@ def die(when: str) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-table = elastic.Embedding("counts", 1, servers.SGD(1.0), servers.Zeros())
+def declare_table() -> tuple[Callable[[list[int]], object], Callable[[np.ndarray], np.ndarray]]:
+    """What computes the gradients of some ids, and what reads their rows."""
+    if options.by == "torch":
+        import torch
+
+        from elastic_run.torch import Embedding
+
+        module = Embedding("counts", 1, servers.SGD(1.0), servers.Zeros())
+        return lambda ids: (-module(torch.tensor(ids)).sum()).backward(), lambda ids: module.rows(torch.from_numpy(ids))
+    if options.by == "keras":
+        import tensorflow as tf
+
+        from elastic_run.tensorflow import Embedding
+
+        layer = Embedding("counts", 1, servers.SGD(1.0), servers.Zeros())
+
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.int64)])
+        def use(ids: tf.Tensor) -> None:
+            with tf.GradientTape() as tape:
+                loss = -tf.reduce_sum(layer(ids))
+            tape.gradient(loss, layer.trainable_variables)
+
+        return lambda ids: use(tf.constant(ids, tf.int64)), layer.rows
+    table = servers.Table("counts", 1, servers.SGD(1.0), servers.Zeros())
+
+    def push(ids: list[int]) -> None:
+        table.push(ids, -np.ones_like(table.pull(ids)))
+
+    return push, table.rows
+
+
+use, rows = declare_table()
 for shard in data.shards("d", options.records, shard_size=100, epochs=2, commit=options.commit):
-    ids = torch.tensor(list(shard.indices))
+    ids = list(shard.indices)
     for begin in range(0, len(ids), 32):
         part = ids[begin : begin + 32]
-        (-table(part).sum()).backward()
+        use(part)
         die("before")
         shard.progress(begin + len(part))
         die("after")
@@ -54,7 +86,7 @@ for shard in data.shards("d", options.records, shard_size=100, epochs=2, commit=
 if os.environ["RANK"] == "0":
     until = time.monotonic() + 60
     while True:  # until the others are done as well
-        counted = table.rows(torch.arange(options.records)).flatten()
+        counted = np.asarray(rows(np.arange(options.records))).ravel()
         if counted.sum() >= 2 * options.records or time.monotonic() > until:
             break
         time.sleep(0.1)
