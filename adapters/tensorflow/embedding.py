@@ -1,5 +1,6 @@
 """Embeddings whose rows are on the job's servers, as a layer of Keras; and Keras's `fit` over one shard of the data."""
 
+import re
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -51,7 +52,8 @@ class EmbeddingLayer(tf.keras.layers.Layer):
     ) -> None:
         if (backend := tf.keras.backend.backend()) != "tensorflow":
             raise TableMisused(f"table {name!r}: Keras computes with {backend}; start it with KERAS_BACKEND=tensorflow")
-        super().__init__(name=name.replace("/", "_"), dtype="float32")  # pyright: ignore[reportUnknownMemberType]  # Keras has no types
+        layer = re.sub(r"[^A-Za-z0-9_.-]", "_", name).lstrip("_-") or "table"  # what a scope of TensorFlow may have
+        super().__init__(name=layer, dtype="float32")  # pyright: ignore[reportUnknownMemberType]  # Keras has no types
         self.supports_jit = False  # it asks servers
         self._table = RowTable(
             name, dim, optimizer, initializer, seed=seed, unusable=unusable, max_staleness=max_staleness
@@ -103,6 +105,17 @@ class EmbeddingLayer(tf.keras.layers.Layer):
     def compute_output_shape(self, input_shape: Any) -> Any:
         """For Keras: `input_shape` + (dim,)."""
         return (*input_shape, self._table.spec.columns)
+
+    def get_config(self) -> Any:
+        """For Keras, when the whole model is saved, which cannot be.
+
+        Raises:
+            elastic_run.exceptions.TableMisused: always.
+        """
+        raise TableMisused(
+            f"table {self._table.spec.name!r}: its rows are on the job's servers, so the model cannot be saved whole: "
+            "save the rest by model.save_weights(), and the rows by elastic_run.servers.export()"
+        )
 
     def prefetch(self, ids: Any) -> None:
         """Asks for the rows of the next batch, and does not wait: the call with the same `ids` finds them on their way.

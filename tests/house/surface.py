@@ -71,7 +71,7 @@ MEMBERS = lists(
         "elastic_run.servers.Uniform": "code high low",
         "elastic_run.servers.Zeros": "code",
         "elastic_run.tensorflow.Checkpoint": "callback commit restore save step",
-        "elastic_run.tensorflow.Embedding": "call compute_output_shape prefetch rows",
+        "elastic_run.tensorflow.Embedding": "call compute_output_shape get_config prefetch rows",
         "elastic_run.tensorflow.Records": "epoch file indices key number offset start stop",
         "elastic_run.tensorflow.ShardsDataset": """
         commit dataset distributed load_state_dict most_steps state_dict

@@ -1,6 +1,7 @@
 """The layer of Keras: its gradients go with the records that a script names next, in loops of its own and in `fit`."""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -135,6 +136,35 @@ def test_fit_names_each_batch_of_a_shard(tf: Any, client: ServersClient, servers
     assert ranges == {(shard, begin, min(begin + 4, 10)) for shard in range(2) for begin in (0, 4, 8)}
     assert model.predict(np.array([[3]]), verbose=0).tolist() == [[1.0]]
     assert [each.numpy() for each in model.trainable_variables] == [0.0]
+
+
+@pytest.mark.parametrize(("table", "name"), [("user id/é", "user_id__"), ("_", "table"), ("-a:b", "a_b")])
+def test_a_table_may_have_any_name(tf: Any, client: ServersClient, servers: ManyServers, table: str, name: str) -> None:
+    layer = elastic_run.tensorflow.Embedding(table, 1, SGD(1.0), Zeros())
+    assert layer.name == name
+    tf.function(step_of(tf, layer))(tf.constant([1], tf.int64))
+    client.push("d", 0, 1, 0, 1)
+    assert servers.rows.values == {(table, 1): 1.0}
+
+
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # Keras under numpy 2
+def test_weights_are_saved_without_rows_and_a_whole_model_is_not(tf: Any, layer: Any, tmp_path: Path) -> None:
+    model = tf.keras.Sequential([tf.keras.Input((), dtype="int64"), layer, tf.keras.layers.Dense(1)])
+    model.save_weights(tmp_path / "it.weights.h5")
+    model.load_weights(tmp_path / "it.weights.h5")
+    with pytest.raises(TableMisused, match=r"save the rest by model.save_weights\(\), and the rows by"):
+        model.save(tmp_path / "it.keras")
+
+
+def test_a_tape_around_a_function_has_its_rows(
+    tf: Any, client: ServersClient, servers: ManyServers, layer: Any
+) -> None:
+    function = tf.function(lambda ids: layer(ids))
+    with tf.GradientTape() as tape:
+        loss = -tf.reduce_sum(function(tf.constant([1, 1], tf.int64)))
+    tape.gradient(loss, layer.trainable_variables)
+    client.push("d", 0, 1, 0, 1)
+    assert values(servers) == {1: 2.0}
 
 
 def test_fit_without_a_shard_is_refused_at_its_second_step(tf: Any, layer: Any) -> None:
