@@ -163,7 +163,7 @@ class ServersClient:
         """Asks for the rows of these ids (int64), and does not wait: a `pull` of the same ids takes them."""
         with self._lock:
             found = self._ahead.setdefault(table, deque(maxlen=MOST_AHEAD))
-            pull = Pull(table, ids)
+            pull = Pull(table, ids.copy())  # a script may fill its array anew before the ids are compared
             found.append(FetchedAhead(pull, self._connection.begin(pull.split_by_server), self._pushes))
 
     def pull(self, table: str, ids: Array, max_staleness: int = -1) -> tuple[Array, Array, Array]:

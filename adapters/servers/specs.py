@@ -115,6 +115,8 @@ class TableSpec:
             raise TableMisused(f"{what}: dim={self.columns!r} must be from 1 to {MOST_COLUMNS}")
         if not 0 <= self.seed < 2**63:
             raise TableMisused(f"{what}: seed={self.seed!r} must be from 0 to 2**63 - 1")
+        if self.unusable not in ("refuse", "skip"):
+            raise TableMisused(f"{what}: unusable={self.unusable!r} must be refuse or skip")
         for each in (self.optimizer, self.initializer):
             for field in fields(each):
                 number = getattr(each, field.name)

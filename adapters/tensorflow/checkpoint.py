@@ -141,14 +141,7 @@ class Checkpoint(SavedEvery):
 
         class Callback(tf.keras.callbacks.Callback):
             def on_train_begin(self, logs: Any = None) -> None:
-                legacy = getattr(self.model, "_steps_per_execution", None)
-                given = getattr(self.model, "steps_per_execution", 1) if legacy is None else legacy
-                steps = int(tf.convert_to_tensor(given))
-                if steps != 1:
-                    raise ValueError(
-                        f"steps_per_execution={steps}: a checkpoint of model and position lies between two steps: "
-                        "compile the model with steps_per_execution=1"
-                    )
+                check_single_steps(self.model, "a checkpoint of model and position lies between two steps")
 
             def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
                 checkpoint._stepped()
@@ -189,3 +182,11 @@ class Checkpoint(SavedEvery):
         except (OSError, ValueError) as error:
             raise BadCheckpoint(f"{folder} is no checkpoint, or is damaged: {error}") from error
         return checked(found, folder, "folder", (FORMAT, VERSION), self._names)
+
+
+def check_single_steps(model: Any, why: str) -> None:
+    """Raises ValueError where Keras's `fit` makes several steps of this model at a time."""
+    legacy = getattr(model, "_steps_per_execution", None)
+    given = getattr(model, "steps_per_execution", 1) if legacy is None else legacy
+    if (steps := int(tf.convert_to_tensor(given))) != 1:
+        raise ValueError(f"steps_per_execution={steps}: {why}: compile the model with steps_per_execution=1")

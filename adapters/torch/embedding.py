@@ -3,7 +3,7 @@
 import inspect
 import os
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -13,10 +13,10 @@ from torch.optim.optimizer import Optimizer, register_optimizer_step_pre_hook
 
 from ..servers import specs
 from ..servers.errors import TableMisused
+from ..servers.row_table import declare_table, servers_client
 
 if TYPE_CHECKING:
     from ..servers.server_events import Array
-    from ..servers.session import ServersClient
 
 MODES = ("sum", "mean")
 
@@ -87,18 +87,17 @@ class Embedding(nn.Module):
         *,
         seed: int = 0,
         mode: str = "sum",
-        unusable: str = "refuse",
+        unusable: Literal["refuse", "skip"] = "refuse",
         max_staleness: int = 1,
     ) -> None:
         super().__init__()
-        if mode not in MODES or unusable not in ("refuse", "skip"):
-            raise TableMisused(f"mode={mode!r} must be sum or mean, and unusable={unusable!r} refuse or skip")
-        if max_staleness < 0:
-            raise TableMisused(f"max_staleness={max_staleness!r} must be a number of pushes from 0")
-        self.spec = specs.TableSpec(name, dim, optimizer, initializer or specs.Normal(), seed, unusable)
+        if mode not in MODES:
+            raise TableMisused(f"table {name!r}: mode={mode!r} must be sum or mean")
+        spec = specs.TableSpec(name, dim, optimizer, initializer or specs.Normal(), seed, unusable)
+        self.spec = declare_table(spec, max_staleness)
         self._mode = mode
         self._max_staleness = max_staleness
-        _open(self.spec)
+        _check_optimizers()
 
     def forward(self, ids: Tensor, offsets: Tensor | None = None) -> Tensor:
         """The rows of `ids` (int64, any shape): ids.shape + (dim,), float32, where `ids` are.
@@ -111,7 +110,7 @@ class Embedding(nn.Module):
             elastic_run.exceptions.TableMisused: the ids are no int64, or nothing says of which records they are.
             elastic_run.exceptions.ServerGone: the server does not answer.
         """
-        table, here = self.spec.name, _client()
+        table, here = self.spec.name, servers_client()
         distinct, rows, inverse = here.pull(table, self._flat(ids), self._max_staleness)
         leaf = torch.as_tensor(rows).to(ids.device)
         if self.training and torch.is_grad_enabled():
@@ -133,7 +132,7 @@ class Embedding(nn.Module):
         Raises:
             elastic_run.exceptions.TableMisused: the ids are no int64.
         """
-        _client().prefetch(self.spec.name, self._flat(ids))
+        servers_client().prefetch(self.spec.name, self._flat(ids))
 
     def _flat(self, ids: Tensor) -> "Array":
         if ids.dtype != torch.int64:
@@ -142,7 +141,7 @@ class Embedding(nn.Module):
 
     def rows(self, ids: Tensor) -> Tensor:
         """The rows of `ids` (int64, any shape) as they are now: ids.shape + (dim,), float32. No gradient follows."""
-        _, rows, inverse = _client().pull(self.spec.name, self._flat(ids))
+        _, rows, inverse = servers_client().pull(self.spec.name, self._flat(ids))
         return torch.as_tensor(rows[inverse]).reshape(*ids.shape, self.spec.columns)
 
     def extra_repr(self) -> str:
@@ -162,16 +161,9 @@ _checked: set[int] = set()
 """Processes whose optimizers are looked at."""
 
 
-def _client() -> "ServersClient":
-    from ..servers.session import session  # here: it loads numba, and only scripts with tables have that
-
-    return session()
-
-
-def _open(spec: specs.TableSpec) -> None:
+def _check_optimizers() -> None:
     from ..servers.session import check_step
 
-    _client().open_table(spec)
     if os.getpid() not in _checked:
         _checked.add(os.getpid())
 

@@ -5,14 +5,15 @@
 
     user = elastic.Embedding("user", dim=16, optimizer=servers.Adagrad(lr=0.02))
 
-Importing this loads no framework.
+Importing this loads no framework. `Table` has the rows as arrays of numpy.
 """
 
 from pathlib import Path
 
+from .adapters.servers.row_table import RowTable as Table
 from .adapters.servers.specs import FTRL, SGD, Adagrad, Adam, Momentum, Normal, Uniform, Zeros
 
-__all__ = ["FTRL", "SGD", "Adagrad", "Adam", "Momentum", "Normal", "Uniform", "Zeros", "export"]
+__all__ = ["FTRL", "SGD", "Adagrad", "Adam", "Momentum", "Normal", "Table", "Uniform", "Zeros", "export"]
 
 
 def export(folder: str | Path) -> None:

@@ -31,8 +31,8 @@ SURFACE = lists(
         UnsupportedState UsageError WorldSizeRefused
     """,
         "elastic_run.jax": "initialize",
-        "elastic_run.tensorflow": "Checkpoint Records ShardsDataset shards_dataset",
-        "elastic_run.servers": "Adagrad Adam FTRL Momentum Normal SGD Uniform Zeros export",
+        "elastic_run.tensorflow": "Checkpoint Embedding Records ShardsDataset fit_shard shards_dataset",
+        "elastic_run.servers": "Adagrad Adam FTRL Momentum Normal SGD Table Uniform Zeros export",
         "elastic_run.torch": """
         Attempt Checkpoint ElasticBatchSampler ElasticIterableDataset ElasticLoader Embedding HostsUpdated Records
         State run
@@ -67,9 +67,11 @@ MEMBERS = lists(
         "elastic_run.servers.Momentum": "code lr momentum",
         "elastic_run.servers.Normal": "code mean std",
         "elastic_run.servers.SGD": "code lr",
+        "elastic_run.servers.Table": "prefetch pull push rows",
         "elastic_run.servers.Uniform": "code high low",
         "elastic_run.servers.Zeros": "code",
         "elastic_run.tensorflow.Checkpoint": "callback commit restore save step",
+        "elastic_run.tensorflow.Embedding": "call compute_output_shape get_config prefetch rows",
         "elastic_run.tensorflow.Records": "epoch file indices key number offset start stop",
         "elastic_run.tensorflow.ShardsDataset": """
         commit dataset distributed load_state_dict most_steps state_dict

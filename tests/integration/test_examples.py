@@ -5,13 +5,15 @@ A run draws half of those that train.
 
 import importlib.util
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from ..sampling import sample
+from ..sampling import SEED, sample
 from .cluster import EXAMPLES
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
@@ -67,6 +69,29 @@ def test_clicks_are_learned_though_a_worker_is_killed(tmp_path: Path) -> None:
     assert "died by SIGKILL (9)" in printed
     (right,) = re.findall(r"right about ([\d.]+)% of 5000 other records", printed)
     assert float(right) > 70  # by chance, 50
+
+
+@pytest.mark.parametrize("seed", [0, SEED])
+def test_made_up_clicks_are_the_same_in_any_part_and_as_difficult_as_they_say(seed: int) -> None:
+    example = runpy.run_path(str(EXAMPLES / "click_records.py"))
+    records = example["ClickRecords"](seed)
+    whole, part = records.make(np.arange(100_000)), example["ClickRecords"](seed).make(np.array([70_001, 12]))
+    assert np.array_equal(whole.ids[[70_001, 12]], part.ids) and np.array_equal(whole.clicks[[70_001, 12]], part.clicks)
+    assert np.array_equal(whole.numbers[[70_001, 12]], part.numbers)
+    assert whole.numbers.shape == (100_000, 13) and whole.ids.shape == (100_000, 26) and sum(example["SIZES"]) > 10**6
+    known = np.cumsum(whole.parts, axis=1).T
+    found = [example["area_under_curve"](scores, whole.clicks) for scores in known]
+    assert np.abs(np.subtract(found, [0.65, 0.76, 0.81])).max() < 0.01, found
+    later = records.make(np.arange(10**6, 10**6 + 50_000))
+    assert abs(example["area_under_curve"](later.parts.sum(axis=1), later.clicks) - 0.81) < 0.012
+
+
+def test_the_area_under_the_curve_counts_equal_scores_by_half() -> None:
+    area = runpy.run_path(str(EXAMPLES / "click_records.py"))["area_under_curve"]
+    draw = np.random.default_rng(SEED)
+    scores, clicks = draw.integers(0, 5, 60).astype(float), np.arange(60) % 3 == 0
+    pairs = np.sign(scores[clicks][:, None] - scores[~clicks])
+    assert area(scores, clicks) == pytest.approx((pairs.mean() + 1) / 2)
 
 
 def test_every_picture_gets_its_label_though_a_worker_is_killed(tmp_path: Path) -> None:

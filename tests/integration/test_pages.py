@@ -268,6 +268,7 @@ JOBS: Mapping[str, tuple[str, ...]] = {
     "in place, with evaluations": TWO,
     "in place, with attempts": TWO,
     "tensorflow": (*TWO, "--framework=tensorflow"),
+    "keras": (*TWO, "--servers=1"),
     "xgboost": (*TWO, "--framework=xgboost"),
 }
 """The jobs that run the blocks, each with its flags."""
@@ -410,6 +411,11 @@ PYTHON: Mapping[str, Run | str] = {
         instead={"1_000_000": "19_999"},
     ),
     "servers: from elastic_run import data, servers": "its model is left out; test_examples.py runs a whole one",
+    "servers: import keras": Run(
+        "import numpy\n\n\ndef read(indices):\n    ids = numpy.array(indices)\n    return ids % 1000, ids % 2.0\n\n\n",
+        job="keras",
+        instead={"1_000_000": "8_000"},
+    ),
     "in-place: rounds = elastic_run.rounds()": "its connections are left out; test_own_ring.py runs a whole one",
     "observe: from elastic_run import trace": Run(
         "import os\nimport torch\nfrom torch import nn\nmodel, step = nn.Linear(2, 2), 3\n"

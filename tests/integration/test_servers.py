@@ -82,6 +82,22 @@ def test_a_position_that_is_newer_than_the_rows_leaves_no_record_out(tmp_path: P
     assert "goes on from what the rows of its tables have, and not from the position that was loaded" in said
 
 
+@pytest.mark.parametrize("by", ["keras", "numpy"])
+def test_each_record_counts_once_with_other_frameworks(tmp_path: Path, by: str) -> None:
+    words = (str(SCRIPTS / "servers_count.py"), f"--by={by}", "--die", "1:3:before", "2:2:after")
+    code, said = run(tmp_path, "--servers=1", "--max-restarts=2", "--same-failure-limit=0", *words, nproc=2)
+    assert code == 0, said
+    assert len(re.findall("dies (?:before|after) push", said)) == 2, said
+    assert "counted [2.0] 12000" in said
+
+
+def test_each_record_counts_once_in_keras_fit_though_a_worker_dies_in_the_middle_of_it(tmp_path: Path) -> None:
+    words = (str(SCRIPTS / "servers_fit.py"), "--dies-before=7")
+    code, said = run(tmp_path, "--servers=1", "--max-restarts=1", *words, nproc=2)
+    assert code == 0, said
+    assert said.count("dies before batch 7") == 1 and "counted [2.0] 4000" in said, said
+
+
 SLOW = (str(SCRIPTS / "servers_count.py"), "--pause=0.1")
 """Some 20 seconds; says what it has pushed."""
 
@@ -191,6 +207,57 @@ def test_a_model_trains_as_with_an_embedding_bag_of_its_own(tmp_path: Path) -> N
     )
     assert code == 0, said
     assert re.search(r"difference \S+ True", said), said
+
+
+def test_a_keras_model_trains_as_with_an_embedding_of_keras(tmp_path: Path) -> None:
+    code, said = run(
+        tmp_path,
+        "--servers=1",
+        script(
+            tmp_path,
+            """
+            import keras, numpy, tensorflow as tf
+            from elastic_run import data, servers
+            from elastic_run import tensorflow as elastic
+            keras.utils.set_random_seed(0)
+            layers, optimizers = keras.layers, keras.optimizers
+            random, everything = numpy.random.default_rng(0), numpy.arange(200)
+            pairs = (
+                ("SGD", servers.SGD(0.1), lambda: optimizers.SGD(0.1)),
+                ("Adagrad", servers.Adagrad(0.1, eps=1e-7, initial_accumulator_value=0.1),
+                 lambda: optimizers.Adagrad(0.1)),
+            )
+            models, tables = [], []
+            for name, rows, dense in pairs:
+                made = elastic.Embedding(name, 8, rows, servers.Uniform(-0.5, 0.5))
+                own = layers.Embedding(200, 8)
+                own.build(())
+                own.set_weights([first := made.rows(everything).numpy()])
+                ids = keras.Input((4,), dtype="int64")
+                both = [keras.Model(ids, layers.Dense(1)(layers.Flatten()(each(ids)))) for each in (made, own)]
+                for model in both:
+                    model.compile(optimizer=dense(), loss="mse")
+                both[1].layers[-1].set_weights(both[0].layers[-1].get_weights())
+                models += both
+                tables.append((name, first, made, own))
+            for shard in data.shards("d", 1280, shard_size=128, commit="ack"):
+                for begin in range(0, 128, 32):
+                    # An id once in a batch: of several gradients Keras squares each, and a server their sum, as torch.
+                    ids, wanted = random.permutation(200)[:128].reshape(32, 4), random.standard_normal((32, 1))
+                    for model in models:
+                        model.train_on_batch(ids, wanted)
+                    shard.progress(begin + 32)
+                shard.done()
+            for name, first, made, own in tables:
+                rows = made.rows(everything).numpy()
+                apart = abs(rows - own.get_weights()[0]).max()
+                print("difference", name, apart, apart < 1e-5, abs(rows - first).max() > 0.005)
+            """,
+        ),
+        nproc=1,
+    )
+    assert code == 0, said
+    assert len(re.findall(r"difference \w+ \S+ True True", said)) == 2, said
 
 
 def test_what_a_script_does_wrong_is_said(tmp_path: Path) -> None:

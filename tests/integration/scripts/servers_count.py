@@ -1,4 +1,4 @@
-"""Trains a table that counts ids, by leased shards; rank 0 prints what it has counted.
+"""Trains a table that counts ids, by leased shards; rank 0 prints what it has counted. By torch, Keras or numpy.
 
 With `--die ROUND:PUSHES:WHEN ...` the first worker that has made so many pushes in that round kills itself: "before"
 the next, "after" it (the ledger has not heard of it), or when it has marked the shard of one "done". At "exit" it ends
@@ -12,15 +12,19 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import TYPE_CHECKING
 
-import torch
+import numpy as np
 
 from elastic_run import data, servers
-from elastic_run import torch as elastic
+
+if TYPE_CHECKING:
+    from elastic_run.torch import Records
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--records", type=int, default=6000)
 parser.add_argument("--commit", default="ack")
+parser.add_argument("--by", choices=["torch", "keras", "numpy"], default="torch")
 parser.add_argument("--die", nargs="*", default=[])
 parser.add_argument("--loader", type=int, help="processes of an ElasticLoader; without it shards are looped over")
 parser.add_argument("--pause", type=float, default=0.0, help="seconds after each push, which is told")
@@ -44,10 +48,41 @@ def die(when: str) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def loop_over_shards(source: data.Shards) -> Iterator[tuple[torch.Tensor, Callable[[], None]]]:
+def declare_table() -> tuple[Callable[[list[int]], object], Callable[[np.ndarray], np.ndarray]]:
+    """What computes the gradients of some ids, and what reads their rows."""
+    if options.by == "torch":
+        import torch
+
+        from elastic_run.torch import Embedding
+
+        module = Embedding("counts", 1, servers.SGD(1.0), servers.Zeros())
+        return lambda ids: (-module(torch.tensor(ids)).sum()).backward(), lambda ids: module.rows(torch.from_numpy(ids))
+    if options.by == "keras":
+        import tensorflow as tf
+
+        from elastic_run.tensorflow import Embedding
+
+        layer = Embedding("counts", 1, servers.SGD(1.0), servers.Zeros())
+
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.int64)])
+        def use(ids: tf.Tensor) -> None:
+            with tf.GradientTape() as tape:
+                loss = -tf.reduce_sum(layer(ids))
+            tape.gradient(loss, layer.trainable_variables)
+
+        return lambda ids: use(tf.constant(ids, tf.int64)), layer.rows
+    table = servers.Table("counts", 1, servers.SGD(1.0), servers.Zeros())
+
+    def push(ids: list[int]) -> None:
+        table.push(ids, -np.ones_like(table.pull(ids)))
+
+    return push, table.rows
+
+
+def loop_over_shards(source: data.Shards) -> Iterator[tuple[list[int], Callable[[], None]]]:
     """Ids, and what says that they are in the model."""
     for shard in source:
-        ids = torch.tensor(list(shard.indices))
+        ids = list(shard.indices)
         for begin in range(0, len(ids), 32):
             part = ids[begin : begin + 32]
             yield part, partial(shard.progress, begin + len(part))
@@ -55,22 +90,24 @@ def loop_over_shards(source: data.Shards) -> Iterator[tuple[torch.Tensor, Callab
         die("done")
 
 
-def read(records: elastic.Records) -> Iterator[int]:
+def read(records: "Records") -> Iterator[int]:
     """The ids."""
     return iter(records.indices)
 
 
-def loop_over_batches(source: data.Shards) -> Iterator[tuple[torch.Tensor, Callable[[], None]]]:
-    """The same of a loader."""
-    loader = elastic.ElasticIterableDataset(source, read).loader(32, num_workers=options.loader)
+def loop_over_batches(source: data.Shards) -> Iterator[tuple[list[int], Callable[[], None]]]:
+    """The same of a loader of torch."""
+    from elastic_run.torch import ElasticIterableDataset
+
+    loader = ElasticIterableDataset(source, read).loader(32, num_workers=options.loader)
     for ids in loader:
-        yield ids, loader.commit
+        yield ids.tolist(), loader.commit
 
 
-table = elastic.Embedding("counts", 1, servers.SGD(1.0), servers.Zeros())
+use, rows = declare_table()
 source = data.shards("d", options.records, shard_size=100, epochs=2, commit=options.commit)
 for ids, commit in (loop_over_shards if options.loader is None else loop_over_batches)(source):
-    (-table(ids).sum()).backward()
+    use(ids)
     die("before")
     commit()
     die("after")
@@ -82,7 +119,7 @@ for ids, commit in (loop_over_shards if options.loader is None else loop_over_ba
 if os.environ["RANK"] == "0":
     until = time.monotonic() + 60
     while True:  # until the others are done as well
-        counted = table.rows(torch.arange(options.records)).flatten()
+        counted = np.asarray(rows(np.arange(options.records))).ravel()
         if counted.sum() >= 2 * options.records or time.monotonic() > until:
             break
         time.sleep(0.1)
