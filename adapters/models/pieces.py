@@ -170,7 +170,8 @@ class _Prediction:
 def name_columns(output: Value, count: int, name: str = "output") -> dict[str, list[float]]:
     """An output as columns: those of a matrix have numbers, those of a mapping its names. Raises BadModel."""
     if isinstance(output, Tensor) and output.ndim and len(output) == count:
-        flat: list[list[float]] = output.detach().reshape(count, -1).T.tolist()  # pyright: ignore[reportUnknownMemberType]  # torch has no type for it
+        matrix = output.detach().reshape(count, -1)
+        flat = [cast("list[float]", matrix[:, at].tolist()) for at in range(matrix.shape[1])]  # pyright: ignore[reportUnknownMemberType]  # torch has no type for it
         return {name: flat[0]} if len(flat) == 1 else {f"{name}_{at}": each for at, each in enumerate(flat)}
     found: dict[str, list[float]] = {}
     if isinstance(output, Mapping):
