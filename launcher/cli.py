@@ -50,6 +50,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                 return 0
             code: int = command.main(words[1:], environ)
             return code
+        if module := _JOBS.get(words[0]):
+            words = import_module(module, __package__).job_words(words)
         if words[:1] == ["join"]:
             words, environ = joined(words[1:], environ)
         options = parse(words[1:] if leads else words, environ, workers=not leads, folder=Path.cwd())
@@ -150,16 +152,21 @@ _COMMANDS = {
     "credentials": ".diagnostics.credentials",
     "doctor": ".doctor.command",
     "exporter": ".diagnostics.exporter.command",
+    "new": ".model_job",
     "replay": ".diagnostics.replay",
     "report": ".report.command",
     "status": ".diagnostics.status",
 }
 """The module of each command that starts no job: its `main` takes the words after the command, and the environment."""
 
+_JOBS: dict[str, str] = dict.fromkeys(("train", "evaluate", "predict"), ".model_job")
+"""The module of each command that is a job of ours: its `job_words` gives the command line that it stands for."""
+
 _USAGE = """elastic-run [flags] train.py [the script's own arguments]
 
   elastic-run --standalone --nproc-per-node=2 train.py     one machine, no server
   elastic-run --nnodes=2:8 train.py                        two to eight machines
+  elastic-run train model.py --data='data/*.csv'           a model in four functions
   elastic-run doctor                                       check this machine and its store
   elastic-run --help                                       every flag
 """

@@ -23,6 +23,7 @@ session.py        what one worker process has on its way: its tables, and gradie
 server_links.py   the connections of a server, to workers and to other servers
 part_files.py     a server's part of a checkpoint, as a file
 part_saver.py     writes it while the server goes on
+own_server.py     the tables of a process that has them itself, in place of the job's servers
 export.py         whole tables, as files for other programs
 compiling.py      has the loops compiled before a server is ready
 server.py         the process

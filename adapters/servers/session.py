@@ -4,6 +4,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 
@@ -13,11 +14,12 @@ from ..client.shards import list_opened
 from . import kernels
 from .client import Answer, Exchange, ServersConnection, Split, merge
 from .errors import PushRefused, TableMisused
+from .own_server import OwnServer
 from .requests import OpenTable, PullRows, PushGradients, PushSource, ReadMarks
 from .routing import GroupedIds, Routes
 from .server_events import Array
 from .specs import TableSpec
-from .table_source import connect_agent
+from .table_source import connect_agent, kept_here
 from .tables import check_usable
 
 MOST_WAITING = 256
@@ -126,10 +128,10 @@ class ServersClient:
     """Of this process.
 
     Args:
-        connection: to the servers.
+        connection: to the servers, or what stands for them in this process.
     """
 
-    def __init__(self, connection: ServersConnection) -> None:
+    def __init__(self, connection: ServersConnection | OwnServer) -> None:
         self._connection = connection
         self._specs: dict[str, TableSpec] = {}
         self._pulled: dict[str, list[AwaitedGradient]] = {}
@@ -148,6 +150,11 @@ class ServersClient:
         """See `ServersConnection.ask_servers`."""
         with self._lock:
             return self._connection.ask_servers(split)
+
+    def put_exported(self, folder: Path) -> None:
+        """Gives the tables of this process itself the rows that were exported. Raises TableMisused, OSError."""
+        assert isinstance(self._connection, OwnServer)
+        self._connection.put_exported(folder)
 
     def open_table(self, spec: TableSpec) -> None:
         """Declares it. Raises TableMisused, ServerGone."""
@@ -286,7 +293,8 @@ def session() -> ServersClient:
                 f"a table is declared after dataset {opened[0].layout.name!r} was used: its shards were leased as if "
                 "no gradients went to tables. Declare all tables before the first shard, or close() the dataset"
             )
-        found = _sessions[os.getpid()] = ServersClient(ServersConnection(connect_agent()))
+        own = os.getpid() in kept_here
+        found = _sessions[os.getpid()] = ServersClient(OwnServer() if own else ServersConnection(connect_agent()))
         pushes.registered[:] = [found]
     return found
 

@@ -11,6 +11,9 @@ from .job_servers import JobServers
 
 NO_SERVERS = "this job has no servers for its tables: start it with elastic-run --servers=1"
 
+kept_here: set[int] = set()
+"""Processes that have their tables themselves (`own_server.py`)."""
+
 
 class TableSource:
     """This worker's agent.
@@ -62,6 +65,11 @@ class TableSource:
     def close(self) -> None:
         """Hangs up."""
         self._channel.close()
+
+
+def keep_tables_here() -> None:
+    """Tables that this process declares from now on are its own, whether the job has servers or not."""
+    kept_here.add(os.getpid())
 
 
 def connect_agent() -> TableSource:

@@ -264,6 +264,15 @@ class Checkpoint(SavedEvery):
             raise BadCheckpoint(text)
 
 
+def read_part(path: Path, name: str) -> tuple[int, Any]:  # Any: the part's own state
+    """The step of a saved file, and the state of one of its parts. Raises BadCheckpoint, OSError."""
+    found: Any = _read(path)
+    held = checked(found, path, "file", (FORMAT, VERSION), found.get("parts", ()) if isinstance(found, dict) else ())  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]  # of any file
+    if name not in held["parts"]:
+        raise BadCheckpoint(f"{path} has no part {name!r}: it is no state of such a model")
+    return held["step"], held["parts"][name]
+
+
 def _is_leased(part: object) -> bool:
     return isinstance(part, Shards | ElasticIterableDataset | ElasticLoader)
 

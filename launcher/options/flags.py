@@ -581,6 +581,10 @@ def completion(shell: str) -> str:
 
 
 OTHERS = {
+    "train": "train a model in four functions on files of records",
+    "evaluate": "compute its loss and metrics on other records",
+    "predict": "write its outputs, each once",
+    "new": "print such a model to begin with",
     "master": "lead a job without workers; same flags and script",
     "join": "join a job by the line that its first node prints",
     "doctor": "check this machine and the store before a job",

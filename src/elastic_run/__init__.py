@@ -6,6 +6,7 @@
     rounds, Rounds          one context after the other, for a worker that keeps its process
     data                    shards of a dataset that workers lease
     jax                     JAX: joins a worker to the other processes of its round
+    models                  a model in four functions: what its file calls to run by itself
     servers                 parameter servers: how the rows of a table begin, and follow their gradients
     tensorflow              TensorFlow: a `tf.data` dataset of leased shards, and checkpoints of model and position
     torch                   PyTorch: samplers, datasets, a loader, and state that outlives a membership change
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING
 from .rendezvous.version import VERSION as __version__
 
 if TYPE_CHECKING:
-    from . import compat, data, exceptions, jax, servers, tensorflow, torch, trace, xgboost
+    from . import compat, data, exceptions, jax, models, servers, tensorflow, torch, trace, xgboost
     from .adapters.client.context import Context, context
     from .adapters.client.current_round import is_current_round
     from .adapters.client.rounds import Rounds, rounds
@@ -42,6 +43,7 @@ __all__ = [
     "is_current_round",
     "jax",
     "launch",
+    "models",
     "rounds",
     "servers",
     "tensorflow",

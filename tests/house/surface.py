@@ -16,21 +16,22 @@ def lists(words: Mapping[str, str]) -> dict[str, list[str]]:
 SURFACE = lists(
     {
         "elastic_run": """
-        Context LaunchFailed Rounds __version__ compat context data exceptions is_current_round jax launch rounds
-        servers tensorflow torch trace xgboost
+        Context LaunchFailed Rounds __version__ compat context data exceptions is_current_round jax launch models
+        rounds servers tensorflow torch trace xgboost
     """,
         "elastic_run.compat": "elastic_launch",
         "elastic_run.data": """
         BadRow Columns Part RecordFiles RecordReader RecordShard RecordShards Shard Shards open shards
     """,
         "elastic_run.exceptions": """
-        AgentGone AgentTimeout BadCheckpoint BadDataset BadEnvironment BadFiles BadRecords BadSampler
+        AgentGone AgentTimeout BadCheckpoint BadDataset BadEnvironment BadFiles BadModel BadRecords BadSampler
         BadSamplerState BadShardsState ElasticRunError FileChanged LaunchFailed NoAgent NoLedger
         ProcessGroupExists PushRefused RanksDiffer ReadersError RoundOver SamplerError SamplerMisused ServerFull
         ServerGone ServersError ShardsError ShardsMisused ShardsNotDone ShardsRefused StateLost TableMisused
         UnsupportedState UsageError WorldSizeRefused
     """,
         "elastic_run.jax": "initialize",
+        "elastic_run.models": "main",
         "elastic_run.tensorflow": "Checkpoint Embedding Records ShardsDataset fit_shard shards_dataset",
         "elastic_run.servers": "Adagrad Adam FTRL Momentum Normal SGD Table Uniform Zeros export",
         "elastic_run.torch": """

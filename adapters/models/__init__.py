@@ -1,0 +1,14 @@
+"""A model in four functions: trained, evaluated and used as jobs on leased shards of files (a wing).
+
+    errors              what is wrong with a model file, or with what it was asked to do
+    model_source        what can be told of a model file from its source (pure but for one file that is read)
+    commands            what the commands are asked to do, as values
+    strategy            how a model is trained, and why (pure)
+    user_model          a model file's functions, called with checks
+    training            the ranks step together, and save the model with the position of the data
+    pieces              evaluation and predictions: a file for each shard
+    worker              what each worker runs
+    zoo_files, zoo/     models to begin with
+
+The launcher's `model_job.py` makes a job of a command, and `elastic_run.models` is what its workers run.
+"""

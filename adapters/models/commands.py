@@ -1,0 +1,173 @@
+"""What `train`, `evaluate` and `predict` are asked to do, as values, and what can be wrong with it before a start.
+
+The launcher reads the same words before it starts anything, and the workers read them again (loads no framework).
+"""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal, NoReturn
+
+from ...rendezvous.base.frozen import dataclass
+from ..readers.errors import BadFiles
+from ..readers.found_files import find_files
+from .errors import BadModel
+from .model_source import check_model
+
+Verb = Literal["train", "evaluate", "predict"]
+
+VERBS: tuple[Verb, ...] = ("train", "evaluate", "predict")
+
+BATCHES = 16
+"""In a shard, where its size is not given."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What one command is to do.
+
+    Attributes:
+        verb: which command.
+        model: the file of the model; empty: the script that runs is it.
+        data: files, folders or patterns.
+        validate: the same, for `train`; empty: nothing is validated.
+        state: the file that training writes, and the others read.
+        output: the folder of predictions.
+        epochs: how often each record is used.
+        batch_size: records of a worker in a step.
+        shard_size: records that a worker leases at a time.
+        save_every: steps from one save of the state to the next.
+        report_every: steps from one line to the next.
+        seed: of the model's first numbers, and of the order of the data.
+        bad: the share of records that may be left out because they do not fit the columns; 0: none.
+    """
+
+    verb: Verb
+    model: str
+    data: tuple[str, ...]
+    validate: tuple[str, ...]
+    state: Path
+    output: Path
+    epochs: int
+    batch_size: int
+    shard_size: int
+    save_every: int
+    report_every: int
+    seed: int
+    bad: float
+
+
+class Parser(argparse.ArgumentParser):
+    """Raises where argparse would end the process."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raises BadModel."""
+        raise BadModel(f"{message}: {self.prog} --help lists what can be given")
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1")
+    return int(text)
+
+
+def _share(text: str) -> float:
+    try:
+        share = float(text)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a share from 0 to below 1, such as 0.001")
+    return share
+
+
+def make_parser(verb: Verb, *, named: bool = True) -> Parser:
+    """Of one command; `named`: the model's file is among its words."""
+    what = {
+        "train": "Trains a model on files of records; a job that was interrupted goes on where its state ends.",
+        "evaluate": "Computes a trained model's loss and metrics on files of records.",
+        "predict": "Writes a trained model's outputs: a CSV file for each shard of the records, whole or absent.",
+    }
+    parser = Parser(
+        prog=f"elastic-run {verb}",
+        usage=f"elastic-run {verb} model.py --data=FILES [flags] [flags of elastic-run]",
+        description=what[verb],
+        epilog="elastic-run --help lists the flags of elastic-run, such as --nnodes=2:8 and --nproc-per-node=4.",
+        allow_abbrev=False,
+    )
+    if named:
+        parser.add_argument("model", help="the file with the model's functions")
+    add = parser.add_argument
+    add(
+        "--data", action="append", required=True, metavar="FILES", help="a file, a folder or a pattern; may be repeated"
+    )
+    add("--state", type=Path, metavar="FILE", help="what training writes, and others read (default: MODEL.pt, here)")
+    add("--batch-size", type=_count, default=64, metavar="N", help="records of each worker in a step (default: 64)")
+    add("--shard-size", type=_count, metavar="N", help=f"records leased at a time (default: {BATCHES} batches)")
+    add("--bad", type=_share, default=0.0, metavar="SHARE", help="of records that may be left out: 0.001 (default: 0)")
+    if verb == "train":
+        add("--validate", action="append", default=[], metavar="FILES", help="evaluate on these at the end")
+        add("--epochs", type=_count, default=1, metavar="N", help="how often each record is used (default: 1)")
+        add("--save-every", type=_count, default=100, metavar="N", help="steps between two saves (default: 100)")
+        add("--report-every", type=_count, default=100, metavar="N", help="steps between two lines (default: 100)")
+        add("--seed", type=int, default=0, metavar="N", help="of the first numbers and of the order (default: 0)")
+    if verb == "predict":
+        add("--output", type=Path, required=True, metavar="FOLDER", help="where the files of outputs are written")
+    return parser
+
+
+def flags_of(verb: Verb) -> dict[str, bool]:
+    """The flags of a command, and whether each takes a value."""
+    found: dict[str, bool] = {}
+    for action in make_parser(verb)._actions:  # pyright: ignore[reportPrivateUsage]  # argparse has no other list
+        found.update(dict.fromkeys(action.option_strings, action.nargs != 0))
+    return found
+
+
+def read_wanted(words: Sequence[str], *, script: str = "") -> Wanted:
+    """What the words ask for: a command, the model's file and flags.
+
+    Args:
+        script: the model's file, where it runs itself and is not among the words.
+
+    Raises BadModel; SystemExit for --help, which is printed.
+    """
+    if not words or words[0] not in VERBS:
+        raise BadModel(f"say what to do: {', '.join(VERBS)}; for example train --data='train/*.parquet'")
+    verb = words[0]
+    given = make_parser(verb, named=not script).parse_args(list(words[1:]))
+    model = script or given.model
+    return Wanted(
+        verb=verb,
+        model=model,
+        data=tuple(given.data),
+        validate=tuple(given.validate) if verb == "train" else (),
+        state=given.state or Path(f"{Path(model).stem}.pt"),
+        output=given.output if verb == "predict" else Path(),
+        epochs=given.epochs if verb == "train" else 1,
+        batch_size=given.batch_size,
+        shard_size=given.shard_size or BATCHES * given.batch_size,
+        save_every=given.save_every if verb == "train" else 1,
+        report_every=given.report_every if verb == "train" else 1,
+        seed=given.seed if verb == "train" else 0,
+        bad=given.bad,
+    )
+
+
+def check_wanted(wanted: Wanted) -> None:
+    """Looks for what is named, and reads the model's source; runs nothing of it. Raises BadModel."""
+    check_model(wanted.model)
+    for flag, files in (("data", wanted.data), ("validate", wanted.validate)):
+        if any("://" in each for each in files) or (flag == "validate" and not files):
+            continue  # of a package's reader, which looks for itself
+        try:
+            find_files(files)
+        except BadFiles as error:
+            raise BadModel(f"--{flag}: {error}") from None
+    if not wanted.state.absolute().parent.is_dir():
+        raise BadModel(f"--state={wanted.state}: there is no folder {wanted.state.parent}: make it, or name another")
+    if wanted.verb != "train" and not wanted.state.is_file():
+        raise BadModel(
+            f"there is no file {wanted.state}, which elastic-run train {wanted.model} writes: train first, or name "
+            "what it has written with --state=FILE"
+        )

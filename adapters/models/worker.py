@@ -1,0 +1,91 @@
+"""What each worker of such a job runs, and a model file that is started by itself."""
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...master.data.shard import BadDataset, BadShardsState
+from ..client.context import AGENT
+from ..readers.errors import BadFiles, BadRecords
+from ..readers.opened import RecordFiles, open_files
+from ..servers.errors import TableMisused
+from ..servers.table_source import keep_tables_here
+from .commands import Wanted, check_wanted, read_wanted
+from .errors import BadModel
+
+if TYPE_CHECKING:
+    from torch import nn
+
+UNFIT = (BadModel, BadFiles, BadRecords, BadDataset, BadShardsState, TableMisused)
+"""What each start would meet again: told in one sentence, with the exit code by which the launcher knows that."""
+
+
+def run(words: Sequence[str], script: object = None) -> None:
+    """Does what the words ask for.
+
+    Args:
+        words: train, evaluate or predict, the model's file, and flags.
+        script: the module that is the model, where it runs itself and is not named in the words.
+
+    Raises SystemExit where that cannot be done, once it is told why.
+    """
+    try:
+        own = os.path.relpath(str(getattr(script, "__file__", ""))) if script else ""
+        wanted = read_wanted(words, script=own)
+        check_wanted(wanted)
+        _do(wanted, script)
+    except UNFIT as error:
+        if cause := error.__cause__:
+            traceback.print_exception(cause)
+        sentence = " ".join(str(error).split())
+        print(f"elastic-run {words[0] if words else ''}: error: {sentence}", file=sys.stderr, flush=True)
+        raise SystemExit(2) from None
+
+
+def _do(wanted: Wanted, script: object) -> None:
+    from .pieces import evaluate, predict  # here, and below: they load torch
+    from .training import say, train
+    from .user_model import load_model, model_of
+
+    if AGENT not in os.environ or wanted.verb != "train":
+        keep_tables_here()
+    user = model_of(script, wanted.model) if script else load_model(wanted.model)
+    files = _open(wanted, wanted.data)
+    module = user.make_module(wanted.seed)
+    if wanted.verb == "train":
+        validated = _open(wanted, wanted.validate) if wanted.validate else None
+        train(user, module, files, wanted)
+        if validated:
+            evaluate(user, module, validated, wanted)
+        return
+    step = _load_state(module, wanted.state)
+    say(f"{wanted.state} has the model after step {step:,}")
+    (evaluate if wanted.verb == "evaluate" else predict)(user, module, files, wanted)
+
+
+def _open(wanted: Wanted, paths: Sequence[str]) -> RecordFiles:
+    return open_files(paths, bad=wanted.bad or "fail")
+
+
+def _load_state(module: "nn.Module", state: Path) -> int:
+    """Gives the module what training has saved, and its tables their rows. The step. Raises BadModel."""
+    from ..torch.checkpoint import read_part
+    from .training import tables_folder, tables_of
+
+    step, weights = read_part(state, "model")
+    try:
+        module.load_state_dict(weights)
+    except (RuntimeError, AttributeError, TypeError) as error:
+        reason = " ".join(str(error).split())[:300]
+        raise BadModel(f"{state} is of another model: name its own with --state ({reason})") from None
+    if tables_of(module):
+        from ..servers.session import session
+
+        folder = tables_folder(state)
+        if not folder.is_dir():
+            raise BadModel(f"there is no folder {folder}, which training writes at its end: train to the end first")
+        session().put_exported(folder)
+    return step
