@@ -109,7 +109,7 @@ def test_the_servers_of_all_nodes_are_told_to_whichever_leads(job: Cluster) -> N
     job.start("A", "B", nnodes="2", servers="2", script=SCRIPT)
     job.wait_anywhere("pushed")
     command = [sys.executable, "-m", "elastic_run", "status", f"--rdzv-endpoint={job.typed_endpoint}", "--json"]
-    until = time.monotonic() + SECONDS
+    found, until = tuple[ServerStatus, ...](), time.monotonic() + SECONDS
     while time.monotonic() < until:
         done = subprocess.run(command, capture_output=True, timeout=SECONDS, check=False)
         found = decode(Status, done.stdout).parameter_servers.servers if done.returncode == 0 else ()
