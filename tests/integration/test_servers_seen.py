@@ -15,6 +15,8 @@ from elastic_run.master.machine.parameter_servers import ServerStatus
 from elastic_run.master.status import Status
 from elastic_run.rendezvous.wire.values import decode
 
+from .cluster import Cluster
+
 SCRIPT = Path(__file__).with_name("scripts") / "servers_waited_for.py"
 
 SECONDS = 240.0
@@ -101,3 +103,20 @@ def test_who_waits_for_a_server_that_hangs_is_told_and_no_rank_is_accused(seen_j
     finally:
         os.kill(hung.pid, signal.SIGCONT)
     seen_job.await_status(lambda one: not one.parameter_servers.waits and not one.diagnosis)
+
+
+def test_the_servers_of_all_nodes_are_told_to_whichever_leads(job: Cluster) -> None:
+    job.start("A", "B", nnodes="2", servers="2", script=SCRIPT)
+    job.wait_anywhere("pushed")
+    command = [sys.executable, "-m", "elastic_run", "status", f"--rdzv-endpoint={job.typed_endpoint}", "--json"]
+    found, until = tuple[ServerStatus, ...](), time.monotonic() + SECONDS
+    while time.monotonic() < until:
+        done = subprocess.run(command, capture_output=True, timeout=SECONDS, check=False)
+        found = decode(Status, done.stdout).parameter_servers.servers if done.returncode == 0 else ()
+        if len(found) == 2 and all(each.report.measure.pushes for each in found):
+            break
+        time.sleep(0.3)
+    assert sorted(each.node for each in found) == ["A", "B"]
+    assert [(each.report.number, each.report.slots) for each in found] == [(0, 512), (1, 512)]
+    (job.directory / "stop").touch()
+    assert job.finish() == {"A": 0, "B": 0}
