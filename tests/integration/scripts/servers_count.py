@@ -1,4 +1,4 @@
-"""Trains a table that counts ids, by leased shards; rank 0 prints what it has counted. By torch, Keras or numpy.
+"""Trains a table that counts ids, by leased shards; rank 0 prints what it has counted. By torch or numpy.
 
 With `--die ROUND:PUSHES:WHEN ...` the first worker that has made so many pushes in that round kills itself: "before"
 the next, "after" it (the ledger has not heard of it), or when it has marked the shard of one "done". At "exit" it ends
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 parser = argparse.ArgumentParser()
 parser.add_argument("--records", type=int, default=6000)
 parser.add_argument("--commit", default="ack")
-parser.add_argument("--by", choices=["torch", "keras", "numpy"], default="torch")
+parser.add_argument("--by", choices=["torch", "numpy"], default="torch")
 parser.add_argument("--die", nargs="*", default=[])
 parser.add_argument("--loader", type=int, help="processes of an ElasticLoader; without it shards are looped over")
 parser.add_argument("--pause", type=float, default=0.0, help="seconds after each push, which is told")
@@ -57,20 +57,6 @@ def declare_table() -> tuple[Callable[[list[int]], object], Callable[[np.ndarray
 
         module = Embedding("counts", 1, servers.SGD(1.0), servers.Zeros())
         return lambda ids: (-module(torch.tensor(ids)).sum()).backward(), lambda ids: module.rows(torch.from_numpy(ids))
-    if options.by == "keras":
-        import tensorflow as tf
-
-        from elastic_run.tensorflow import Embedding
-
-        layer = Embedding("counts", 1, servers.SGD(1.0), servers.Zeros())
-
-        @tf.function(input_signature=[tf.TensorSpec([None], tf.int64)])
-        def use(ids: tf.Tensor) -> None:
-            with tf.GradientTape() as tape:
-                loss = -tf.reduce_sum(layer(ids))
-            tape.gradient(loss, layer.trainable_variables)
-
-        return lambda ids: use(tf.constant(ids, tf.int64)), layer.rows
     table = servers.Table("counts", 1, servers.SGD(1.0), servers.Zeros())
 
     def push(ids: list[int]) -> None:
