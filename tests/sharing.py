@@ -1,6 +1,6 @@
 """What the tests of one folder share, and what ends with the last of them.
 
-A fixture of the session ends with the last test of all: servers that nobody asks any more take processors from the rest.
+A fixture of the session ends with the last test of all: servers that nobody asks any more take processors from others.
 """
 
 from collections.abc import Callable
