@@ -1,6 +1,8 @@
 # One word per task. Everything runs in .venv, which `make` makes itself.
 
 PYTHON ?= python3
+# With it each process compiles anew what it imports of this tree: one that runs the tests needs ten seconds more to begin.
+unexport PYTHONDONTWRITEBYTECODE
 VENV := .venv
 BIN := $(VENV)/bin
 # The CPU wheel, by its local version: PyPI has none for Linux, and a plain `torch` from there brings gigabytes of CUDA.
