@@ -7,9 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from ..sharing import share_in_folder
 from .control_plane import FOLDER_VARIABLE, ControlPlane, missing
 from .jobs import ElasticJobs, Jobs
 from .process_kubelet import Kubelet
+
+PLANE = pytest.StashKey[ControlPlane]()
+OPERATED = pytest.StashKey[ElasticJobs]()
 
 LEFT_OPEN = "ignore:Exception ignored in. <ssl.SSLSocket:pytest.PytestUnraisableExceptionWarning"
 """urllib3 leaves a socket to the garbage collector whose handshake timed out, as with an API server that is killed."""
@@ -22,11 +26,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.filterwarnings(LEFT_OPEN))
 
 
-@pytest.fixture(scope="session")
-def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+@pytest.fixture(scope="module")
+def plane(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> ControlPlane:
     """One for all tests, each of which has a namespace of its own. A test that hurts it has another."""
-    with start_plane(tmp_path_factory) as made:
-        yield made
+    return share_in_folder(request, PLANE, lambda: start_plane(tmp_path_factory))
 
 
 @contextmanager
@@ -53,12 +56,20 @@ def machine(jobs: Jobs) -> Iterator[Kubelet]:
         yield made
 
 
-@pytest.fixture(scope="session")
-def operated(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ElasticJobs]:
+@contextmanager
+def operate(plane: ControlPlane, folder: Path) -> Iterator[ElasticJobs]:
     """A namespace with an operator, and a machine."""
-    made = ElasticJobs(plane, tmp_path_factory.mktemp("operated"))
+    made = ElasticJobs(plane, folder)
     with made.machine(cpu=16):
         yield made
+
+
+@pytest.fixture(scope="module")
+def operated(
+    request: pytest.FixtureRequest, plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory
+) -> ElasticJobs:
+    """One for all tests of jobs that are applied."""
+    return share_in_folder(request, OPERATED, lambda: operate(plane, tmp_path_factory.mktemp("operated")))
 
 
 @pytest.fixture

@@ -30,8 +30,6 @@ dist.destroy_process_group()
 def test_a_job_of_torch_runs_to_its_end_and_goes_with_all_that_is_its_own(jobs: Jobs, machine: Kubelet) -> None:
     script = jobs.folder / "train.py"
     script.write_text(TORCH)
-    own = ("--nnodes=1", "--store-replicas=1")
-    jobs.submit("short", *own, "--ttl=60", script="print('it goes')", outside=False)
     said = jobs.run("submit", "--name=torch", "--image=any", "--cpu=1", "--nnodes=2", "--", str(script))
     assert said.count("the sum is 2") == 2, said
     assert "elastic-job status" in said and "job torch succeeded" in said
@@ -42,10 +40,6 @@ def test_a_job_of_torch_runs_to_its_end_and_goes_with_all_that_is_its_own(jobs: 
     jobs.run("delete", "torch")
     jobs.wait(lambda: not jobs.pods() and not jobs.pods("master"), lambda: "the pods to be gone")
     assert "NotFound" in jobs.plane.kubectl("get", "configmap", "torch", "-n", jobs.namespace, fails=True)
-    # So does one whose time after its end has passed.
-    kinds = "pods,jobs,configmaps,secrets,statefulsets,services,poddisruptionbudgets"
-    which = (kinds, "-n", jobs.namespace, "-l", "elastic-run.dev/job=short")
-    jobs.wait(lambda: not jobs.plane.get(*which)["items"], lambda: jobs.plane.kubectl("get", *which))
 
 
 def test_it_scales_is_suspended_and_goes_on_and_no_node_notices_that_its_master_is_killed(
@@ -277,6 +271,10 @@ def test_neither_the_master_nor_a_member_of_the_store_is_special(jobs: Jobs, mac
 def test_a_store_without_a_quorum_is_told_with_its_members_since_when_and_what_follows(
     jobs: Jobs, machine: Kubelet
 ) -> None:
+    """Meanwhile the time passes after which a job that has ended goes with all that is its own."""
+    short = ("--nnodes=1", "--store-replicas=1", "--ttl=60")
+    jobs.submit("short", *short, script="print('it goes')", outside=False)
+    jobs.run("wait", "short")
     jobs.submit("ten", "--nnodes=1", outside=False)
     jobs.until("ten", 1)
     jobs.plane.kubectl("cordon", machine.name)
@@ -296,6 +294,9 @@ def test_a_store_without_a_quorum_is_told_with_its_members_since_when_and_what_f
     jobs.until("ten", 1)
     jobs.release()
     jobs.run("wait", "ten")
+    kinds = "pods,jobs,configmaps,secrets,statefulsets,services,poddisruptionbudgets"
+    which = (kinds, "-n", jobs.namespace, "-l", "elastic-run.dev/job=short")
+    jobs.wait(lambda: not jobs.plane.get(*which)["items"], lambda: jobs.plane.kubectl("get", *which))
 
 
 def _answers(jobs: Jobs, member: str, before: Mapping[str, Any]) -> bool:

@@ -11,12 +11,14 @@ import pytest
 
 from ..integration.conftest import Cluster as Etcd
 from ..integration.conftest import running
+from ..sharing import share_in_folder
 from .counted import Counted
 from .in_place import JobInPlace
 from .job import Job
 
 BROKEN = pytest.StashKey[bool]()
 INJECTED = pytest.StashKey[list[str]]()
+QUORUM = pytest.StashKey[Etcd]()
 
 J = TypeVar("J", bound=Job)
 
@@ -53,11 +55,10 @@ def explaining(job: J) -> Iterator[J]:
             print(job.failed("what the nodes said"))
 
 
-@pytest.fixture(scope="session")
-def quorum(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Etcd]:
+@pytest.fixture(scope="module")
+def quorum(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Etcd:
     """Three members for all tests that do nothing to the store."""
-    with running(Etcd(tmp_path_factory.mktemp("etcd"), 3, STEADY)) as cluster:
-        yield cluster
+    return share_in_folder(request, QUORUM, lambda: running(Etcd(tmp_path_factory.mktemp("etcd"), 3, STEADY)))
 
 
 @pytest.fixture

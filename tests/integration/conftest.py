@@ -253,8 +253,9 @@ def etcd3(tmp_path: Path) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="session")
 def shared_etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """One member for all tests that only write keys of their own."""
-    with running(Cluster(tmp_path_factory.mktemp("etcd"))) as cluster:
+    """One member for all tests that only write keys of their own. It lives long, and so its clock ticks seldom."""
+    ticks = ("--heartbeat-interval=50", "--election-timeout=500")
+    with running(Cluster(tmp_path_factory.mktemp("etcd"), 1, ticks)) as cluster:
         yield cluster
 
 

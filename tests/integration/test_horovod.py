@@ -97,7 +97,7 @@ def test_a_plain_script_runs_on_two_nodes_and_is_started_again(job: Cluster) -> 
     assert job.finish(PATIENCE) == {"A": 0, "B": 0}
 
 
-VICTIMS = [1, 0] * 5 if SOAK else [1, 0, SEED % 2]
+VICTIMS = [1, 0] * 5 if SOAK else [SEED % 2, 1 - SEED % 2]
 """The ranks of the workers that are killed, one after the other."""
 
 

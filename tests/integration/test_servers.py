@@ -98,7 +98,7 @@ def test_each_record_counts_once_in_keras_fit_though_a_worker_dies_in_the_middle
 
 
 SLOW = (str(SCRIPTS / "servers_count.py"), "--pause=0.1")
-"""Some 20 seconds; says what it has pushed."""
+"""Some 20 seconds, until the test has seen what it waited for; says what it has pushed."""
 
 
 @pytest.mark.parametrize("servers", ["--servers=1", "--servers=2 --ps-replicas=0"])
@@ -125,6 +125,8 @@ def test_a_machine_that_is_lost_with_a_server_and_the_master_costs_no_record(job
     job.wait_anywhere("pushed 20")
     lost = job.master()
     (job.kill_machine if fault == "killed" else job.freeze_machine)(lost)
+    job.wait_anywhere(r"round 2: 3 -> 2 nodes")
+    (job.directory / "hurry").touch()
     _, found = job.wait_anywhere(r"counted (.*)")
     if fault == "frozen":
         job.kill_machine(lost)
@@ -138,6 +140,8 @@ def test_a_node_that_leaves_gives_its_rows_to_the_others_also_where_nobody_has_a
     job.wait_anywhere("pushed 20")
     leaves = next(node for node in "ABC" if node != job.master())
     job.send(leaves, signal.SIGTERM)
+    job.wait_anywhere(r"round 2: 3 -> 2 nodes")
+    (job.directory / "hurry").touch()
     _, found = job.wait_anywhere(r"counted (.*)")
     assert job.finish() == {node: 143 if node == leaves else 0 for node in "ABC"} and found[1] == "[2.0] 12000"
 
@@ -153,6 +157,8 @@ def run_and_kill(folder: Path, *words: str, after: tuple[str, ...]) -> tuple[int
             if left and left[0] in line:
                 del left[0]
                 os.kill(children_with("adapters.servers.server", job.pid)[0], signal.SIGKILL)
+            elif not left and "pushed" in line:  # it goes on after the last loss
+                (folder / "hurry").touch()
         return job.wait(SECONDS), "".join(lines)
 
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from ..sampling import SEED, SOAK
 from .cluster import SCRIPTS, Cluster
 from .regression import STEPS, undisturbed
 
@@ -24,10 +25,14 @@ def assert_trained(job: Cluster) -> None:
         np.testing.assert_allclose(saved["weights"], undisturbed(STEPS), rtol=1e-3, atol=1e-4)
 
 
+VICTIMS = [1, 0] if SOAK else [SEED % 2]
+"""The ranks of the workers that are killed, one after the other."""
+
+
 def test_killed_workers_and_a_lost_first_node_are_replaced_and_the_result_is_the_same(job: Cluster) -> None:
-    hold = (2, 4, 6, 8)
+    hold = (*range(2, 2 + 2 * len(VICTIMS), 2), 6, 8)
     start(job, "A", "B", hold=hold, nnodes="2:3", max_restarts="2")
-    for round, (step, victim) in enumerate(((2, 1), (4, 0)), start=1):
+    for round, (step, victim) in enumerate(zip((2, 4), VICTIMS, strict=False), start=1):
         job.workers(2, SECONDS).wait_for(f"step {step}")
         job.kill_worker(victim)
         for node in "AB":
@@ -43,9 +48,14 @@ def test_killed_workers_and_a_lost_first_node_are_replaced_and_the_result_is_the
     assert_trained(job)
 
 
+ENDED = [2, 0] if SOAK else [SEED % 2 * 2]
+"""The ranks, of a chief, a server and a worker, that are killed once a server was lost."""
+
+
 def test_a_lost_server_worker_and_chief_cost_what_came_after_the_checkpoint(job: Cluster) -> None:
+    held = (2, *range(4, 4 + 2 * len(ENDED), 2))
     servers = {"script": "tensorflow_servers.py", "roles": "chief:1,ps:1,worker:1:2", "max_restarts": "2"}
-    start(job, "A", "B", "C", "D", hold=(2, 4, 6), **servers)
+    start(job, "A", "B", "C", "D", hold=held, **servers)
     workers = job.workers(4, SECONDS)
     assert [puppet.env["ROLE_NAME"] for puppet in workers] == ["chief", "ps", "worker", "worker"]
     workers.wait_for("step 2")
@@ -54,14 +64,13 @@ def test_a_lost_server_worker_and_chief_cost_what_came_after_the_checkpoint(job:
     workers = job.workers(3, SECONDS)  # the place of the server is taken by a worker's node
     assert [puppet.env["ROLE_NAME"] for puppet in workers] == ["chief", "ps", "worker"]
     assert workers.nodes == [chief, second, first]
-    workers.wait_for("step 4")
-    job.kill_worker(2)
-    job.workers(3, SECONDS).wait_for("step 6")
-    job.kill_worker(0)
-    job.workers(3, SECONDS)
+    for step, ended in zip(held[1:], ENDED, strict=True):
+        workers.wait_for(f"step {step}")
+        job.kill_worker(ended)
+        workers = job.workers(3, SECONDS)
     # Server and worker wait for ever. The job is done when the chief is.
     assert job.finish(SECONDS) == {chief: 0, first: 0, second: 0}
-    job.wait_for_line(chief, "the chief begins at step 6")
+    job.wait_for_line(chief, f"the chief begins at step {held[-1]}")
     assert_trained(job)
 
 

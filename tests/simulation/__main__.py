@@ -5,13 +5,14 @@
 --seed 17             one, with its trace; --kind roles, alone, masters or services: of jobs with these
 --schedule FILE       one that was written by hand
 --shrink              with one of the two: the smallest schedule that breaks the same rule
---digest              with --seeds: a fingerprint of each trace instead
+--digest              with --seeds, here also as in 3,17,40: a fingerprint of each trace instead
 """
 
 import argparse
 import secrets
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 from .explore import Tale, attempt, digest, explain, rule_broken, shrink, tell_all
@@ -63,6 +64,12 @@ def _soak(count: int, jobs: int | None) -> int:
     return 1 if tale.failures else 0
 
 
+def _fingerprint(seeds: Iterable[int]) -> int:
+    for seed in seeds:
+        print(seed, digest(seed))
+    return 0
+
+
 def main() -> int:
     """See the module."""
     parser = argparse.ArgumentParser(
@@ -91,15 +98,13 @@ def main() -> int:
         return _show(one)
     if arguments.soak is not None:
         return _soak(arguments.soak, arguments.jobs)
-    first, _, last = arguments.seeds.partition(":")
+    first, between, last = arguments.seeds.partition(":")
+    if arguments.digest and not between:
+        return _fingerprint(map(int, first.split(",")))
     if not (first.isdigit() and last.isdigit()):
         parser.error(f"--seeds {arguments.seeds}: expected FIRST:LAST, as in 0:2000; the last is not tried")
     seeds = range(int(first), int(last))
-    if arguments.digest:
-        for seed in seeds:
-            print(seed, digest(seed))
-        return 0
-    return _explore(seeds, arguments.jobs)
+    return _fingerprint(seeds) if arguments.digest else _explore(seeds, arguments.jobs)
 
 
 if __name__ == "__main__":

@@ -321,6 +321,7 @@ class Client(Endpoints):
 
     def __init__(self, cluster: Cluster, network: Network, machine: str, owner: str = "") -> None:
         super().__init__(["made.elsewhere:1"], None)
+        self._has_threads = True  # grpc is not here: no real thread has to be tried, and waited for
         self.cluster = cluster
         self.network = network
         self.machine = machine

@@ -46,10 +46,16 @@ def test_no_schedule_breaks_a_rule(start: int, request: pytest.FixtureRequest) -
 
 @pytest.mark.slow
 def test_every_kind_of_fault_is_done_to_a_job_and_jobs_end_in_every_way() -> None:
-    """With seeds from 0 on, always the same: among those that are drawn, what is seldom may be missing."""
+    """With seeds from 0 on, always the same: among those that are drawn, what is seldom may be missing.
+
+    A schedule that has no fault that is still missing is left out.
+    """
     faults, states = set(VERBS) - {"service"}, {"succeeded", "failed", "timeout", "preempted", "repeated"}
     for seed in range(ENOUGH_FOR_ALL):  # those jobs have no services; see test_kinds.py
-        outcome = attempt(draw(seed))
+        schedule = draw(seed)
+        if faults and faults.isdisjoint(fault.verb for fault in schedule.faults):
+            continue
+        outcome = attempt(schedule)
         assert isinstance(outcome, Outcome) and not outcome.violations
         faults -= set(outcome.faults)
         states -= {outcome.state}
