@@ -54,7 +54,7 @@ def evaluate(user: UserModel, module: nn.Module, files: RecordFiles, task: Model
         _write_pieces(files, f"evaluate-{name}", pieces, "json", task, _Evaluation(user, module).compute_piece)
         if context().rank:
             return
-        _write(result, json.dumps(_merge(pieces)))
+        write_piece(result, json.dumps(_merge(pieces)))
         gone = pieces.rename(pieces.with_name(f"{name}.{os.getpid()}.gone"))
         shutil.rmtree(gone, ignore_errors=True)  # a slow rank may still write there what others have written
     if context().rank == 0:
@@ -74,7 +74,7 @@ def predict(user: UserModel, module: nn.Module, files: RecordFiles, task: ModelT
     if not mark.exists():
         if others:
             raise BadModel(f"--output={task.output} has other CSV files: name a new folder")
-        _write(mark, json.dumps({"predictions": name}))
+        write_piece(mark, json.dumps({"predictions": name}))
     elif json.loads(mark.read_text(encoding="utf-8")) != {"predictions": name}:
         raise BadModel(f"--output={task.output} has predictions of another model, state or data: name a new folder")
     _write_pieces(files, f"predict-{name}", task.output, "csv", task, _Prediction(user, module).compute_piece)
@@ -101,11 +101,11 @@ def _write_pieces(
         for shard in shards:
             path = folder / f"{shard.key}.{ending}"
             if not path.exists():
-                _write(path, compute(cast(RecordShard, shard), task.batch_size))
+                write_piece(path, compute(cast(RecordShard, shard), task.batch_size))
             shard.done()
 
 
-def _write(path: Path, text: str) -> None:
+def write_piece(path: Path, text: str) -> None:
     """Whole or absent, whoever else writes the same at the same time."""
     here = context()
     part = path.with_name(f".{path.name}.{here.round}-{here.rank}-{os.getpid()}.part")
