@@ -7,7 +7,7 @@ affair of `adapters/models/`.
 from collections.abc import Mapping, Sequence
 
 from ..adapters.models import zoo_files
-from ..adapters.models.commands import VERBS, check_wanted, flags_of, make_parser, read_wanted
+from ..adapters.models.commands import VERBS, check_task, flags_of, make_parser, read_task
 from ..adapters.models.errors import BadModel
 from .errors import UsageError
 from .options import flags
@@ -41,7 +41,7 @@ def job_words(words: Sequence[str]) -> list[str]:
     if late.command:
         raise UsageError(f"{late.command[0]!r} follows {model}, and is no flag: elastic-run {verb} takes one model")
     try:
-        check_wanted(read_wanted([verb, model, *own]))
+        check_task(read_task([verb, model, *own]))
     except BadModel as error:
         raise UsageError(str(error)) from None
     ahead = [] if scanned.has("preload") or late.has("preload") else ["--preload=torch"]

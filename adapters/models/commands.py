@@ -23,7 +23,7 @@ BATCHES = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ModelTask:
     """What one command is to do.
 
     Attributes:
@@ -57,7 +57,7 @@ class Wanted:
     bad: float
 
 
-class Parser(argparse.ArgumentParser):
+class VerbParser(argparse.ArgumentParser):
     """Raises where argparse would end the process."""
 
     def error(self, message: str) -> NoReturn:
@@ -81,14 +81,14 @@ def _share(text: str) -> float:
     return share
 
 
-def make_parser(verb: Verb, *, named: bool = True) -> Parser:
+def make_parser(verb: Verb, *, named: bool = True) -> VerbParser:
     """Of one command; `named`: the model's file is among its words."""
     what = {
         "train": "Trains a model on files of records; a job that was interrupted goes on where its state ends.",
         "evaluate": "Computes a trained model's loss and metrics on files of records.",
         "predict": "Writes a trained model's outputs: a CSV file for each shard of the records, whole or absent.",
     }
-    parser = Parser(
+    parser = VerbParser(
         prog=f"elastic-run {verb}",
         usage=f"elastic-run {verb} model.py --data=FILES [flags] [flags of elastic-run]",
         description=what[verb],
@@ -124,7 +124,7 @@ def flags_of(verb: Verb) -> dict[str, bool]:
     return found
 
 
-def read_wanted(words: Sequence[str], *, script: str = "") -> Wanted:
+def read_task(words: Sequence[str], *, script: str = "") -> ModelTask:
     """What the words ask for: a command, the model's file and flags.
 
     Args:
@@ -137,7 +137,7 @@ def read_wanted(words: Sequence[str], *, script: str = "") -> Wanted:
     verb = words[0]
     given = make_parser(verb, named=not script).parse_args(list(words[1:]))
     model = script or given.model
-    return Wanted(
+    return ModelTask(
         verb=verb,
         model=model,
         data=tuple(given.data),
@@ -154,20 +154,20 @@ def read_wanted(words: Sequence[str], *, script: str = "") -> Wanted:
     )
 
 
-def check_wanted(wanted: Wanted) -> None:
+def check_task(task: ModelTask) -> None:
     """Looks for what is named, and reads the model's source; runs nothing of it. Raises BadModel."""
-    check_model(wanted.model)
-    for flag, files in (("data", wanted.data), ("validate", wanted.validate)):
+    check_model(task.model)
+    for flag, files in (("data", task.data), ("validate", task.validate)):
         if any("://" in each for each in files) or (flag == "validate" and not files):
             continue  # of a package's reader, which looks for itself
         try:
             find_files(files)
         except BadFiles as error:
             raise BadModel(f"--{flag}: {error}") from None
-    if not wanted.state.absolute().parent.is_dir():
-        raise BadModel(f"--state={wanted.state}: there is no folder {wanted.state.parent}: make it, or name another")
-    if wanted.verb != "train" and not wanted.state.is_file():
+    if not task.state.absolute().parent.is_dir():
+        raise BadModel(f"--state={task.state}: there is no folder {task.state.parent}: make it, or name another")
+    if task.verb != "train" and not task.state.is_file():
         raise BadModel(
-            f"there is no file {wanted.state}, which elastic-run train {wanted.model} writes: train first, or name "
+            f"there is no file {task.state}, which elastic-run train {task.model} writes: train first, or name "
             "what it has written with --state=FILE"
         )

@@ -21,19 +21,19 @@ from torch import Tensor, nn
 from ..client.context import context
 from ..readers.contract import Columns
 from ..readers.opened import RecordFiles, RecordShard
-from .commands import Wanted
+from .commands import ModelTask
 from .errors import BadModel
-from .training import say
+from .training import say_once
 from .user_model import UserModel, Value, count_records, describe
 
 MARK = ".elastic-run-predict.json"
 """Says of a folder which predictions it has."""
 
 
-def identify(wanted: Wanted, files: RecordFiles) -> str:
+def identify(task: ModelTask, files: RecordFiles) -> str:
     """A name for these outputs: another where the state, the model's source or the data are others."""
-    source, state = Path(wanted.model), wanted.state
-    facts = json.dumps([files.files, wanted.shard_size, wanted.bad, state.stat().st_mtime_ns])
+    source, state = Path(task.model), task.state
+    facts = json.dumps([files.files, task.shard_size, task.bad, state.stat().st_mtime_ns])
     digest = hashlib.blake2b(facts.encode(), digest_size=8)
     for path in (source, state):
         with path.open("rb") as file:
@@ -41,48 +41,52 @@ def identify(wanted: Wanted, files: RecordFiles) -> str:
     return digest.hexdigest()
 
 
-def evaluate(user: UserModel, module: nn.Module, files: RecordFiles, wanted: Wanted) -> None:
+def evaluate(user: UserModel, module: nn.Module, files: RecordFiles, task: ModelTask) -> None:
     """Prints loss and metrics over all records, from rank 0. Raises BadModel."""
-    name = identify(wanted, files)
-    folder = wanted.state.with_name(wanted.state.name + ".evaluations")
+    name = identify(task, files)
+    folder = task.state.with_name(task.state.name + ".evaluations")
     result = folder / f"{name}.json"
     if result.exists():
-        say(f"these records were evaluated before: {result} has what follows; remove it to compute it again")
+        say_once(f"these records were evaluated before: {result} has what follows; remove it to compute it again")
     else:
         pieces = folder / name
         pieces.mkdir(parents=True, exist_ok=True)
-        _write_pieces(files, f"evaluate-{name}", pieces, "json", wanted, _Evaluation(user, module).compute_piece)
+        _write_pieces(files, f"evaluate-{name}", pieces, "json", task, _Evaluation(user, module).compute_piece)
         if context().rank:
             return
-        _write(result, json.dumps(_merge(pieces)))
-        shutil.rmtree(pieces)
+        write_piece(result, json.dumps(_merge(pieces)))
+        gone = pieces.rename(pieces.with_name(f"{name}.{os.getpid()}.gone"))
+        shutil.rmtree(gone, ignore_errors=True)  # a slow rank may still write there what others have written
     if context().rank == 0:
         found: dict[str, float] = json.loads(result.read_text(encoding="utf-8"))
         records = int(found.pop("records"))
         left_out = f", {len(files) - records:,} bad rows were left out" if records < len(files) else ""
         means = ", ".join(f"{name} {mean:.6g}" for name, mean in found.items())
-        say(f"evaluated {records:,} records{left_out}: {means}")
+        say_once(f"evaluated {records:,} records{left_out}: {means}")
 
 
-def predict(user: UserModel, module: nn.Module, files: RecordFiles, wanted: Wanted) -> None:
+def predict(user: UserModel, module: nn.Module, files: RecordFiles, task: ModelTask) -> None:
     """Writes the outputs of all records into the folder. Raises BadModel."""
-    name = identify(wanted, files)
-    wanted.output.mkdir(parents=True, exist_ok=True)
-    mark = wanted.output / MARK
-    others = any(wanted.output.glob("*.csv"))  # looked for first: other ranks write the mark before these
+    name = identify(task, files)
+    task.output.mkdir(parents=True, exist_ok=True)
+    mark = task.output / MARK
+    others = any(task.output.glob("*.csv"))  # looked for first: other ranks write the mark before these
     if not mark.exists():
         if others:
-            raise BadModel(f"--output={wanted.output} has other CSV files: name a new folder")
-        _write(mark, json.dumps({"predictions": name}))
+            raise BadModel(f"--output={task.output} has other CSV files: name a new folder")
+        write_piece(mark, json.dumps({"predictions": name}))
     elif json.loads(mark.read_text(encoding="utf-8")) != {"predictions": name}:
-        raise BadModel(f"--output={wanted.output} has predictions of another model, state or data: name a new folder")
-    _write_pieces(files, f"predict-{name}", wanted.output, "csv", wanted, _Prediction(user, module).compute_piece)
+        raise BadModel(f"--output={task.output} has predictions of another model, state or data: name a new folder")
+    _write_pieces(files, f"predict-{name}", task.output, "csv", task, _Prediction(user, module).compute_piece)
     if context().rank == 0:
-        for left in wanted.output.glob(".*.part"):
-            left.unlink(missing_ok=True)
-        count = sum(1 for _ in wanted.output.glob("*.csv"))
-        but = ", but for bad rows" if wanted.bad else ""
-        say(f"{wanted.output} has the outputs of {len(files):,} records{but}: {count:,} files, one for each shard")
+        for left in task.output.glob(".*.part"):
+            if (
+                context().world_size == 1 or f".{context().round}-" not in left.name
+            ):  # of a worker that was killed, and not of a slow one
+                left.unlink(missing_ok=True)
+        count = sum(1 for _ in task.output.glob("*.csv"))
+        but = ", but for bad rows" if task.bad else ""
+        say_once(f"{task.output} has the outputs of {len(files):,} records{but}: {count:,} files, one for each shard")
 
 
 def _write_pieces(
@@ -90,23 +94,27 @@ def _write_pieces(
     name: str,
     folder: Path,
     ending: str,
-    wanted: Wanted,
+    task: ModelTask,
     compute: Callable[[RecordShard, int], str],
 ) -> None:
-    with files.shards(name, shard_size=wanted.shard_size, shuffle=False, commit="ack") as shards:
+    with files.shards(name, shard_size=task.shard_size, shuffle=False, commit="ack") as shards:
         for shard in shards:
             path = folder / f"{shard.key}.{ending}"
             if not path.exists():
-                _write(path, compute(cast(RecordShard, shard), wanted.batch_size))
+                write_piece(path, compute(cast(RecordShard, shard), task.batch_size))
             shard.done()
 
 
-def _write(path: Path, text: str) -> None:
+def write_piece(path: Path, text: str) -> None:
     """Whole or absent, whoever else writes the same at the same time."""
     here = context()
     part = path.with_name(f".{path.name}.{here.round}-{here.rank}-{os.getpid()}.part")
-    part.write_text(text, encoding="utf-8")
-    part.replace(path)
+    try:
+        part.write_text(text, encoding="utf-8")
+        part.replace(path)
+    except FileNotFoundError:
+        if path.parent.exists():
+            raise  # else all pieces were there, and rank 0 has them: this was one that two ranks had
 
 
 def _read_batches(shard: RecordShard, size: int) -> Iterator[tuple[Columns, list[int]]]:

@@ -20,7 +20,7 @@ from ..client.context import AGENT, context
 from ..readers.opened import RecordFiles, RecordShard, RecordShards
 from ..torch.checkpoint import Checkpoint
 from ..torch.embedding import Embedding
-from .commands import Wanted
+from .commands import ModelTask
 from .errors import BadModel
 from .strategy import describe_strategy
 from .user_model import UserModel, count_records
@@ -61,20 +61,20 @@ class LossReport:
         self._records += records
         self.trained += int(records)
         if step % self._every == 0:
-            self.tell(step)
+            self.print_report(step)
 
-    def tell(self, step: int) -> None:
+    def print_report(self, step: int) -> None:
         """Of the steps since the last time."""
         if not self._records:
             return
         report = {"step": step, "records": self.trained, "loss": self._loss / self._records}
-        say(f"step {step}: loss {report['loss']:.4f}, {self.trained:,} records in this run")
+        say_once(f"step {step}: loss {report['loss']:.4f}, {self.trained:,} records in this run")
         for each in self._callbacks:
             each(report)
         self._loss = self._records = 0.0
 
 
-def say(text: str) -> None:
+def say_once(text: str) -> None:
     """A line of rank 0's."""
     if context().rank == 0:
         print(text, flush=True)
@@ -90,7 +90,7 @@ def tables_folder(state: Path) -> Path:
     return state.with_name(state.name + ".tables")
 
 
-def train(user: UserModel, module: nn.Module, files: RecordFiles, wanted: Wanted) -> None:
+def train(user: UserModel, module: nn.Module, files: RecordFiles, task: ModelTask) -> None:
     """Trains `module` to the end, and saves it. Collective. Raises BadModel."""
     here, launched = context(), AGENT in os.environ
     if here.world_size > 1:
@@ -98,44 +98,44 @@ def train(user: UserModel, module: nn.Module, files: RecordFiles, wanted: Wanted
     tables = tables_of(module)
     parameters = [each for each in module.parameters() if each.requires_grad]
     if not tables and not parameters:
-        raise BadModel(f"{wanted.model}: the module of forward() has nothing to train: it has no parameters")
+        raise BadModel(f"{task.model}: the module of forward() has nothing to train: it has no parameters")
     numbers = sum(each.numel() for each in parameters)
-    say(f"training {describe_strategy(here.world_size, numbers, tables, launched=launched)}")
+    say_once(f"training {describe_strategy(here.world_size, numbers, tables, launched=launched)}")
     optimizer = user.make_optimizer(parameters) if parameters else None
     schedule = user.make_schedule(optimizer) if optimizer else None
     name = "train"
-    data = files.shards(name, shard_size=wanted.shard_size, epochs=wanted.epochs, seed=wanted.seed)
+    data = files.shards(name, shard_size=task.shard_size, epochs=task.epochs, seed=task.seed)
     end = TrainingEnd()
     parts: dict[str, Any] = {"model": module, "end": end}  # Any: see `Checkpoint`
     parts |= {"optimizer": optimizer} if optimizer else {}
     parts |= {"schedule": schedule} if schedule else {}
     parts |= {} if tables else {"data": data}
     # Tables of this process end with it, so that what is half trained could not be gone on with.
-    every = sys.maxsize if tables and not launched else wanted.save_every
-    checkpoint = Checkpoint(wanted.state, every=every, **parts)
-    _restore(checkpoint, wanted)
-    if end.epochs and (end.epochs >= wanted.epochs or tables):
-        _check_end(end, wanted, tables)
+    every = sys.maxsize if tables and not launched else task.save_every
+    checkpoint = Checkpoint(task.state, every=every, **parts)
+    _restore(checkpoint, task)
+    if end.epochs and (end.epochs >= task.epochs or tables):
+        _check_end(end, task, tables)
     else:
         _share_first_numbers(module)
-        torch.manual_seed(wanted.seed + checkpoint.step * here.world_size + here.rank + 1)  # pyright: ignore[reportUnknownMemberType]  # as above
-        report = LossReport(user, wanted.report_every)
-        _step_to_end(user, module, _Steps(data, checkpoint, report, optimizer, schedule), wanted)
-        report.tell(checkpoint.step)
+        torch.manual_seed(task.seed + checkpoint.step * here.world_size + here.rank + 1)  # pyright: ignore[reportUnknownMemberType]  # as above
+        report = LossReport(user, task.report_every)
+        _step_to_end(user, module, StepParts(data, checkpoint, report, optimizer, schedule), task)
+        report.print_report(checkpoint.step)
         if tables and here.rank == 0:
-            _export(wanted.state)
-        end.epochs = wanted.epochs
+            _export(task.state)
+        end.epochs = task.epochs
         checkpoint.save()
-        say(
-            f"trained on {len(files):,} records for {wanted.epochs} epoch{'s' if wanted.epochs > 1 else ''}, in "
-            f"{checkpoint.step:,} steps: {wanted.state} has the model"
+        say_once(
+            f"trained on {len(files):,} records for {task.epochs} epoch{'s' if task.epochs > 1 else ''}, in "
+            f"{checkpoint.step:,} steps: {task.state} has the model"
         )
     if here.world_size > 1:
         dist.barrier()  # pyright: ignore[reportUnknownMemberType]  # as above; the file is there for all
         dist.destroy_process_group()
 
 
-class _Steps:
+class StepParts:
     """What a step has to do with."""
 
     def __init__(
@@ -150,10 +150,10 @@ class _Steps:
         self.optimizer, self.schedule = optimizer, schedule
 
 
-def _step_to_end(user: UserModel, module: nn.Module, steps: _Steps, wanted: Wanted) -> None:
+def _step_to_end(user: UserModel, module: nn.Module, steps: StepParts, task: ModelTask) -> None:
     module.train()
     parameters = [each for each in module.parameters() if each.requires_grad]
-    own = batches(steps.data, wanted.batch_size)
+    own = batches(steps.data, task.batch_size)
     while True:
         batch, count, loss = next(own, None), 0, torch.zeros(())
         for each in parameters:
@@ -216,27 +216,27 @@ def add_up(parameters: Sequence[nn.Parameter], count: int, loss: float, *, busy:
     return ranks, records, losses
 
 
-def _restore(checkpoint: Checkpoint, wanted: Wanted) -> None:
+def _restore(checkpoint: Checkpoint, task: ModelTask) -> None:
     try:
         if checkpoint.restore():
-            say(f"{wanted.state} is there: goes on after step {checkpoint.step:,}")
+            say_once(f"{task.state} is there: goes on after step {checkpoint.step:,}")
     except (RuntimeError, KeyError, TypeError) as error:  # torch's own, of modules and optimizers
         reason = " ".join(str(error).split())[:300]
         raise BadModel(
-            f"{wanted.state} is of another model or optimizer than {wanted.model} has now: remove it, or name another "
+            f"{task.state} is of another model or optimizer than {task.model} has now: remove it, or name another "
             f"file with --state ({reason})"
         ) from None
 
 
-def _check_end(end: TrainingEnd, wanted: Wanted, tables: Sequence[str]) -> None:
+def _check_end(end: TrainingEnd, task: ModelTask, tables: Sequence[str]) -> None:
     """Says that there is nothing to do. Raises BadModel where that is not what was asked for."""
-    if tables and end.epochs < wanted.epochs:
+    if tables and end.epochs < task.epochs:
         raise BadModel(
-            f"{wanted.state} was trained for {end.epochs} of {wanted.epochs} epochs, and a model with tables cannot be "
+            f"{task.state} was trained for {end.epochs} of {task.epochs} epochs, and a model with tables cannot be "
             "trained on: remove it, or name another file with --state, to train from the beginning"
         )
-    say(
-        f"{wanted.state} is trained to the end already: to train anew remove it, or name another file with --state; to "
+    say_once(
+        f"{task.state} is trained to the end already: to train anew remove it, or name another file with --state; to "
         "train on give more --epochs"
     )
 

@@ -13,7 +13,7 @@ from ..readers.errors import BadFiles, BadRecords
 from ..readers.opened import RecordFiles, open_files
 from ..servers.errors import TableMisused
 from ..servers.table_source import keep_tables_here
-from .commands import Wanted, check_wanted, read_wanted
+from .commands import ModelTask, check_task, read_task
 from .errors import BadModel
 
 if TYPE_CHECKING:
@@ -34,9 +34,9 @@ def run(words: Sequence[str], script: object = None) -> None:
     """
     try:
         own = os.path.relpath(str(getattr(script, "__file__", ""))) if script else ""
-        wanted = read_wanted(words, script=own)
-        check_wanted(wanted)
-        _do(wanted, script)
+        task = read_task(words, script=own)
+        check_task(task)
+        _do(task, script)
     except UNFIT as error:
         if cause := error.__cause__:
             traceback.print_exception(cause)
@@ -45,29 +45,29 @@ def run(words: Sequence[str], script: object = None) -> None:
         raise SystemExit(2) from None
 
 
-def _do(wanted: Wanted, script: object) -> None:
+def _do(task: ModelTask, script: object) -> None:
     from .pieces import evaluate, predict  # here, and below: they load torch
-    from .training import say, train
+    from .training import say_once, train
     from .user_model import load_model, model_of
 
-    if AGENT not in os.environ or wanted.verb != "train":
+    if AGENT not in os.environ or task.verb != "train":
         keep_tables_here()
-    user = model_of(script, wanted.model) if script else load_model(wanted.model)
-    files = _open(wanted, wanted.data)
-    module = user.make_module(wanted.seed)
-    if wanted.verb == "train":
-        validated = _open(wanted, wanted.validate) if wanted.validate else None
-        train(user, module, files, wanted)
+    user = model_of(script, task.model) if script else load_model(task.model)
+    files = _open(task, task.data)
+    module = user.make_module(task.seed)
+    if task.verb == "train":
+        validated = _open(task, task.validate) if task.validate else None
+        train(user, module, files, task)
         if validated:
-            evaluate(user, module, validated, wanted)
+            evaluate(user, module, validated, task)
         return
-    step = _load_state(module, wanted.state)
-    say(f"{wanted.state} has the model after step {step:,}")
-    (evaluate if wanted.verb == "evaluate" else predict)(user, module, files, wanted)
+    step = _load_state(module, task.state)
+    say_once(f"{task.state} has the model after step {step:,}")
+    (evaluate if task.verb == "evaluate" else predict)(user, module, files, task)
 
 
-def _open(wanted: Wanted, paths: Sequence[str]) -> RecordFiles:
-    return open_files(paths, bad=wanted.bad or "fail")
+def _open(task: ModelTask, paths: Sequence[str]) -> RecordFiles:
+    return open_files(paths, bad=task.bad or "fail")
 
 
 def _load_state(module: "nn.Module", state: Path) -> int:

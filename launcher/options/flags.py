@@ -20,7 +20,6 @@ from ..errors import UsageError
 Status = Literal["honoured", "no effect", "unsupported"]
 """What a flag of torchrun does here. The last two are accepted with one line that says why."""
 
-
 OTLP_HERE = "auto"
 """Of --otlp without a URL."""
 
@@ -422,10 +421,9 @@ class Scanned:
         """The flag's value as text: what was given, or its default."""
         return self.given[name].text if name in self.given else BY_NAME[name].default
 
-    def without(self, names: Iterable[str]) -> "Scanned":
+    def without(self, names: Collection[str]) -> "Scanned":
         """The same line, on which these flags were not given."""
-        left = set(names)
-        return Scanned({name: value for name, value in self.given.items() if name not in left}, self.command)
+        return Scanned({name: value for name, value in self.given.items() if name not in names}, self.command)
 
     def including(self, name: str, text: str) -> "Scanned":
         """The same line, on which this flag was given as well."""
@@ -528,16 +526,14 @@ def _long(typed: str) -> Flag:
     if len(fitting) == 1:
         return fitting[0]
     if fitting:
-        names = " or ".join(f"--{flag.name}" for flag in fitting)
-        raise UsageError(f"{typed} is ambiguous: write {names}")
+        raise UsageError(f"{typed} is ambiguous: write {' or '.join(f'--{flag.name}' for flag in fitting)}")
     raise UsageError(_unknown(typed))
 
 
 def _unknown(typed: str) -> str:
-    names = [flag.name for flag in FLAGS]
     name = typed.lstrip("-").partition("=")[0].replace("_", "-").lower()
     return (
-        f"unknown flag {typed}{did_you_mean(name, names, prefix='--')} Flags of your script go after its name; "
+        f"unknown flag {typed}{did_you_mean(name, BY_NAME, prefix='--')} Flags of your script go after its name; "
         "`elastic-run --help` lists the launcher's"
     )
 

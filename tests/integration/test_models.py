@@ -3,6 +3,7 @@
 import csv
 import os
 import re
+import shlex
 import subprocess
 import sys
 import textwrap
@@ -11,6 +12,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+
+from ..house import pages
 
 SECONDS = 240.0
 """For a job, on a busy machine: fresh interpreters, and loops that are compiled for the first time."""
@@ -242,3 +245,27 @@ def test_a_model_of_the_zoo_learns_on_records_of_its_columns(folder: Path, name:
     code, said = run(folder, *words, *servers)
     assert code == 0, said
     assert float(re.findall(r"evaluated 8,000 records: .*accuracy (\S+)", said)[0]) > 0.9, said
+
+
+def test_the_page_leads_a_newcomer_from_data_to_predictions(tmp_path: Path) -> None:
+    code = [block.text for block in pages.blocks() if block.page == "models" and block.language == "python"]
+    text, model = code
+    (tmp_path / "make.py").write_text(text)
+    (tmp_path / "model.py").write_text(model)
+    subprocess.run([sys.executable, "make.py"], cwd=tmp_path, check=True, timeout=SECONDS)
+    shown = [line.strip() for block in pages.blocks() if block.page == "models" for line in block.text.splitlines()]
+    ran = [line for line in shown if re.match(r"(python model\.py|elastic-run \w+ model\.py) ", line)]
+    assert [line.split()[1] for line in ran] == ["model.py", "train", "evaluate", "predict"]
+    said = [start_as_shown(tmp_path, line) for line in ran]
+    for each in said[:3]:
+        assert float(re.findall(r"evaluated 2,000 records: .*accuracy (\S+)", each)[0]) >= 0.9, each
+    assert "3 workers add up" in said[1] and "out has the outputs of 2,000 records: 2 files" in said[3]
+
+
+def start_as_shown(folder: Path, line: str) -> str:
+    """What a command of the page prints."""
+    program, *words = shlex.split(line)
+    command = [sys.executable, *(["-m", "elastic_run"] if program == "elastic-run" else []), *words]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=SECONDS, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout

@@ -63,6 +63,7 @@ NOT_RUN = {
     r"elastic-run status$": "a job that runs here; test_status_command.py",
     r"elastic-run report ": "the events of a job; test_report.py makes pages of some",
     r"elastic-run --join-file=": "another machine; tests/security/test_secrets.py has a secret",
+    r"(elastic-run (train|evaluate|predict|new)|python model\.py) ": "a model and its data; test_models.py runs all",
     r"elastic-run master ": "another machine; test_master_process.py",
     r"elastic-run .*--etcd-cacert": "an etcd with TLS and users; tests/security/test_store_users.py starts one",
     r"kubectl ": "a cluster; tests/cluster/ has a control plane",
@@ -394,6 +395,8 @@ PYTHON: Mapping[str, Run | str] = {
         "assert state.step == 10\n",
         job="in place, with attempts",
     ),
+    "models: import csv": "test_models.py runs the page",
+    "models: import torch": "test_models.py runs the page",
     "readers: class Warehouse:": Run(
         after="from elastic_run.data import RecordReader\n"
         "made: RecordReader = Warehouse(['w'], {})\n"

@@ -1,5 +1,6 @@
 """A model's functions, with what they may return and what they may not."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,7 @@ import torch
 from torch import nn
 
 from elastic_run.adapters.models.errors import BadModel
-from elastic_run.adapters.models.pieces import name_columns
+from elastic_run.adapters.models.pieces import name_columns, write_piece
 from elastic_run.adapters.models.training import add_up
 from elastic_run.adapters.models.user_model import UserModel
 from elastic_run.adapters.readers.contract import Columns
@@ -104,3 +105,10 @@ def test_one_process_has_nobody_to_add_up_with() -> None:
     parameter.grad = torch.ones(2)
     assert add_up([parameter], 3, 0.5, busy=True) == (1.0, 3.0, 1.5)
     assert parameter.grad.tolist() == [1.0, 1.0]
+
+
+def test_a_piece_that_two_ranks_had_is_passed_over_where_all_are_put_together_already(tmp_path: Path) -> None:
+    write_piece(tmp_path / "piece.json", "{}")
+    assert [path.name for path in tmp_path.iterdir()] == ["piece.json"]
+    write_piece(tmp_path / "gone" / "piece.json", "{}")
+    assert not (tmp_path / "gone").exists()

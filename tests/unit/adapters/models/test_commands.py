@@ -4,18 +4,18 @@ from pathlib import Path
 
 import pytest
 
-from elastic_run.adapters.models.commands import VERBS, flags_of, read_wanted
+from elastic_run.adapters.models.commands import VERBS, flags_of, read_task
 from elastic_run.adapters.models.errors import BadModel
 
 
 def test_the_state_is_named_by_the_model_and_a_shard_has_sixteen_batches() -> None:
-    wanted = read_wanted(["train", "models/clicks.py", "--data=a", "--data=b", "--batch-size=10"])
-    assert (wanted.state, wanted.shard_size, wanted.data) == (Path("clicks.pt"), 160, ("a", "b"))
-    assert (wanted.validate, wanted.epochs, wanted.bad) == ((), 1, 0.0)
+    task = read_task(["train", "models/clicks.py", "--data=a", "--data=b", "--batch-size=10"])
+    assert (task.state, task.shard_size, task.data) == (Path("clicks.pt"), 160, ("a", "b"))
+    assert (task.validate, task.epochs, task.bad) == ((), 1, 0.0)
 
 
 def test_a_script_that_is_the_model_is_not_named() -> None:
-    assert read_wanted(["evaluate", "--data=a"], script="clicks.py").model == "clicks.py"
+    assert read_task(["evaluate", "--data=a"], script="clicks.py").model == "clicks.py"
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def test_a_script_that_is_the_model_is_not_named() -> None:
 )
 def test_what_cannot_be_meant_is_told(words: list[str], told: str) -> None:
     with pytest.raises(BadModel, match=told):
-        read_wanted(words)
+        read_task(words)
 
 
 def test_no_flag_of_a_command_is_one_of_the_launcher() -> None:
