@@ -238,6 +238,7 @@ class Shards(Iterator[Shard]):
             if offset < end or not pushes.registered:
                 return self._shard_of(span, offset, end)
             self._leaser.said(span, DONE)
+        pushes.rest()
         raise StopIteration
 
     def _rest(self) -> tuple[Span, int] | None:
@@ -345,6 +346,7 @@ class Shards(Iterator[Shard]):
 
     def close(self) -> None:
         """Reports what is done, and gives the rest back for other ranks. The end of a `with` calls it, and the exit."""
+        pushes.rest()
         self._leaser.close()
 
     def __reduce__(self) -> NoReturn:

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 MODES = ("sum", "mean")
 
+OWN_STALENESS = 1
+"""Pushes of this worker that rows from `prefetch` may lack, where a table has no bound."""
+
 
 class RowsGradient:
     """Of rows that were pulled, which live as long as `backward` can come to them: whatever was computed from them has
@@ -68,8 +71,10 @@ class Embedding(nn.Module):
         seed: of the initializer.
         mode: what a bag of ids is: the "sum" of its rows, or their "mean".
         unusable: what is done with gradients that are no finite numbers: "refuse" the push, or "skip" those rows.
-        max_staleness: pushes of this worker that rows from `prefetch` may lack; where they lack more, they are pulled
-            again. What other workers have pushed since may be missing, too.
+        max_staleness: steps that any other worker of the job may be behind this one when it pulls rows to train on;
+            else it waits. A step is a call that names records. 0: all make their steps together. None: nobody waits.
+            Rows from `prefetch` that would lack more are pulled again, and with None those that lack more than one push
+            of this worker.
 
     Raises:
         elastic_run.exceptions.TableMisused: the job has no servers, or other ranks declare the table otherwise.
@@ -86,16 +91,13 @@ class Embedding(nn.Module):
         seed: int = 0,
         mode: str = "sum",
         unusable: str = "refuse",
-        max_staleness: int = 1,
+        max_staleness: int | None = None,
     ) -> None:
         super().__init__()
         if mode not in MODES or unusable not in ("refuse", "skip"):
             raise TableMisused(f"mode={mode!r} must be sum or mean, and unusable={unusable!r} refuse or skip")
-        if max_staleness < 0:
-            raise TableMisused(f"max_staleness={max_staleness!r} must be a number of pushes from 0")
-        self.spec = specs.TableSpec(name, dim, optimizer, initializer or specs.Normal(), seed, unusable)
+        self.spec = specs.TableSpec(name, dim, optimizer, initializer or specs.Normal(), seed, unusable, max_staleness)
         self._mode = mode
-        self._max_staleness = max_staleness
         _open(self.spec)
 
     def forward(self, ids: Tensor, offsets: Tensor | None = None) -> Tensor:
@@ -110,9 +112,13 @@ class Embedding(nn.Module):
             elastic_run.exceptions.ServerGone: the server does not answer.
         """
         table, here = self.spec.name, _client()
-        distinct, rows, inverse = here.pull(table, self._flat(ids), self._max_staleness)
+        flat, trains = self._flat(ids), self.training and torch.is_grad_enabled()
+        if trains:
+            here.await_step(table)
+        bound = self.spec.max_staleness
+        distinct, rows, inverse = here.pull(table, flat, OWN_STALENESS if bound is None else bound)
         leaf = torch.as_tensor(rows).to(ids.device)
-        if self.training and torch.is_grad_enabled():
+        if trains:
             awaited = RowsGradient(leaf.requires_grad_(), table)
             here.await_gradient(table, distinct, awaited.take_gradient, awaited.may_come)
         places = torch.as_tensor(inverse).to(ids.device)

@@ -186,6 +186,10 @@ class Applied:
     def __init__(self, **marks: list[int]) -> None:
         self.marks = marks
         self.pushed: list[tuple[int, int]] = []
+        self.rests = 0
+
+    def rest(self) -> None:
+        self.rests += 1
 
     def cuts(self, dataset: str, shard_index: int, lease: int, offset: int) -> list[int]:
         marks = self.marks.setdefault(str(shard_index), [0, 0])
@@ -220,6 +224,7 @@ def test_a_shard_comes_in_parts_where_servers_are_at_different_records(two_serve
             if len(shard) > 4:
                 shard.progress(4)
             shard.done()
+        assert two_servers.rests == 1
     assert parts == [(0, 3), (0, 7), (1, 4), (3, 5), (4, 0)]
     assert two_servers.pushed == [(3, 7), (7, 10), (4, 8), (8, 10), (5, 9), (9, 10), (0, 4), (4, 10)]
 
