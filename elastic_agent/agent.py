@@ -10,6 +10,7 @@ import asyncio
 import os
 import secrets
 import signal
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ..master.diagnosis.evidence import NodeEvidence
@@ -174,6 +175,7 @@ class Agent:
             setup.security,
             leads.stepped,
             lambda: inbox.state.known,
+            partial(master_client.answer_clocks, leads),
             leads.served,
         )
         self._worker_server = machine.worker_server(

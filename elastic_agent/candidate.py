@@ -41,6 +41,7 @@ from ..rendezvous.wire.values import Malformed, decode
 
 if TYPE_CHECKING:
     from ..master.beside import BesideMaster
+    from ..master.data.clock_service import ClockService
     from ..master.history import History
 
 REFUSED_PAUSE = 1.0
@@ -112,6 +113,12 @@ class Candidate:
     def ledgers(self) -> Ledgers | None:
         """Those of this node's master, while there is one."""
         return self._master.ledgers if self._master else None
+
+    def clocks(self, run: str) -> "ClockService":
+        """The workers' of that run of the job. Raises Deposed where this node's master does not lead it."""
+        if self._master is None or not self._master.ledgers.serves(run):
+            raise Deposed("this node's agent does not lead that run of the job")
+        return self._master.clocks
 
     @property
     def status(self) -> Status | None:

@@ -6,9 +6,10 @@ way out is the same: find out who leads now, dial, ask again.
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
 
+from ..adapters.client.channel import Back, Call
 from ..master.data.ledger import Answer, Request
 from ..master.data.ledger_service import PATIENCE, Ledgers
 from ..master.diagnosis.evidence import NodeEvidence
@@ -21,18 +22,20 @@ from ..rendezvous import failure_detector
 from ..rendezvous.base.cancel import cancel
 from ..rendezvous.base.errors import Deposed, StoreError
 from ..rendezvous.base.frozen import dataclass
+from ..rendezvous.base.tasks import Tasks
 from ..rendezvous.header import Leader
 from ..rendezvous.keys import Keys
 from ..rendezvous.member import Member
 from ..rendezvous.rpc.envelope import Caller, Nothing, RpcError, Security
 from ..rendezvous.rpc.server import Method, Methods
 from ..rendezvous.store.contract import Store
-from ..rendezvous.wire.values import Malformed, decode
+from ..rendezvous.wire.values import Malformed, decode, encode
 from .machine.node_state import KnownRound
 
 if TYPE_CHECKING:
     from ..rendezvous.rpc.client import Connection
     from .candidate import Candidate
+    from .clock_reports import ClockReports
 
 T = TypeVar("T")
 
@@ -45,6 +48,9 @@ LEDGER = "ledger"
 STATUS = "status"
 """The method that takes `Nothing` and gives the job's `Status`. Whoever asks names the run, which the header in the
 store holds; before the first round there is no header, and any name will do."""
+
+CLOCKS = "clocks"
+"""The method that takes and gives what a worker asks of the clocks, here with those of all workers of a node."""
 
 STEPS = "steps"
 """The method that takes a `Stepped` and gives `Nothing`."""
@@ -69,6 +75,7 @@ class Link:
         caller: who this agent is.
         security: what the master's agent must have and speak.
         stepped: has this agent's own master know how far rank 0 is; False while it is not the job's.
+        clocks: has this agent's own master answer for the workers' clocks, while it is the job's.
         known: what this agent knows of the job's rounds; nothing where it has no workers.
         served: as `stepped`, of this node's parameter servers.
 
@@ -83,11 +90,14 @@ class Link:
     _security: Security = Security()
     _stepped: Callable[[Stepped], bool] = lambda _: False
     _known: Callable[[], KnownRound] = KnownRound
+    _clocks: Callable[[Caller, Call], Awaitable[Back]] | None = None
     _served: Callable[[NodeServers], bool] = lambda _: False
 
     def __post_init__(self) -> None:
         self._connection: Connection | None = None
         self._dialling: asyncio.Task[Connection | str] | None = None
+        self._tasks = Tasks()
+        self._reports: ClockReports | None = None
         self.trouble = ""
 
     async def ask(self, request: Request) -> Answer:
@@ -102,6 +112,25 @@ class Link:
                 if ledgers := self._here():
                     return await ledgers.answer(request, self._caller())
                 return await self._ask_master(LEDGER, request, Answer)
+            except (Deposed, RpcError, OSError) as error:
+                self.trouble = str(error)
+            await asyncio.sleep(next(pauses, PAUSES[-1]))
+
+    async def tell_clocks(self, told: Call) -> Back:
+        """Passes on what a worker says of its clock, with all that others here have said; as `ask`."""
+        if self._reports is None:
+            from .clock_reports import ClockReports  # here, because few jobs have clocks
+
+            self._reports = ClockReports(self._ask_clocks, self._tasks)
+        return await self._reports.answer(told)
+
+    async def _ask_clocks(self, told: Call) -> Back:
+        pauses = iter(PAUSES)
+        while True:
+            try:
+                if self._here() and self._clocks:
+                    return await self._clocks(self._caller(), told)
+                return await self._ask_master(CLOCKS, told, Back)
             except (Deposed, RpcError, OSError) as error:
                 self.trouble = str(error)
             await asyncio.sleep(next(pauses, PAUSES[-1]))
@@ -145,6 +174,7 @@ class Link:
 
     async def close(self) -> None:
         """Hangs up; nobody may be asking any more."""
+        await self._tasks.close()
         if self._dialling:
             await cancel(self._dialling)
         if self._connection:
@@ -196,6 +226,17 @@ class Link:
         return self._connection
 
 
+async def answer_clocks(leads: "Candidate", caller: Caller, told: Call) -> Back:
+    """What this node's master says of the workers' clocks. Raises Deposed where it does not lead their run."""
+    from ..master.data.worker_clocks import NodeClocks  # here, because few jobs have clocks
+
+    try:
+        node = decode(NodeClocks, told.told.encode())
+    except Malformed as error:
+        return Back(text=f"clocks that cannot be read: {error}")
+    return Back(told=encode(await leads.clocks(caller.run).answer(node, caller)).decode())
+
+
 def methods(leads: "Candidate") -> Methods:
     """What others may ask this agent, which answers while its own master leads their run of the job."""
 
@@ -211,6 +252,9 @@ def methods(leads: "Candidate") -> Methods:
             raise Deposed("this node's agent does not lead that run of the job")
         return found
 
+    async def ask_clocks(caller: Caller, told: Call) -> Back:
+        return await answer_clocks(leads, caller, told)
+
     async def tell_steps(caller: Caller, told: Stepped) -> Nothing:
         ledgers = leads.ledgers
         if ledgers is None or not ledgers.serves(caller.run) or not leads.stepped(told):
@@ -225,6 +269,7 @@ def methods(leads: "Candidate") -> Methods:
 
     return {
         LEDGER: Method(Request, ask_ledger),
+        CLOCKS: Method(Call, ask_clocks),
         STATUS: Method(Nothing, ask_status),
         STEPS: Method(Stepped, tell_steps),
         SERVERS: Method(NodeServers, tell_servers),

@@ -85,6 +85,20 @@ class CallHandler:
             case "servers":
                 wait = RankWait(call.rank, call.awaits[:MOST_AWAITED], call.seconds)
                 return Back(told=await self.servers(call.steps, wait) if self.servers else "")
+            case "clocks":
+                return await self._ask_clocks(call)
+
+    async def _ask_clocks(self, call: Call) -> Back:
+        try:
+            async with asyncio.timeout(CALL_SECONDS):
+                return await self.link.tell_clocks(call)
+        except TimeoutError:
+            return Back(text=self._silence)
+
+    @property
+    def _silence(self) -> str:
+        why = self.link.trouble or "it is silent"
+        return f"the job's master has not answered for {CALL_SECONDS:g} s: {why}"
 
     async def _ask(self, call: Call) -> Back:
         if call.request is None:
@@ -93,8 +107,7 @@ class CallHandler:
             async with asyncio.timeout(CALL_SECONDS):
                 return Back(answer=await self.link.ask(call.request))
         except TimeoutError:
-            why = self.link.trouble or "it is silent"
-            return Back(text=f"the job's master has not answered for {CALL_SECONDS:g} s: {why}")
+            return Back(text=self._silence)
         except TooLong as error:
             return Back(answer=Answer("refused", str(error)))
 

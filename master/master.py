@@ -45,6 +45,7 @@ from .status import Status
 
 if TYPE_CHECKING:
     from .beside import BesideMaster
+    from .data.clock_service import ClockService
     from .history import History
 
 ROW = "master"
@@ -133,6 +134,8 @@ class Master:
         self._here = here
         self._examination = Examination(self._run, here, self._diagnosed, say, security)
         self._beside = beside
+        self._adopted = 0  # the number of the round that an earlier master has left
+        self._clocks: ClockService | None = None
         self.over = False
         self.ledgers = Ledgers(
             store,
@@ -156,7 +159,9 @@ class Master:
         try:
             revision = await self._read_nodes()
             tasks.append(asyncio.create_task(self._follow(revision + 1), name="master: members"))
-            self._tell(await takeover.find(self._store, self._keys, self._publisher, self._say))
+            found = await takeover.find(self._store, self._keys, self._publisher, self._say)
+            self._adopted = found.header.number if found.header else 0
+            self._tell(found)
             while True:
                 self._changed.clear()
                 if self._controller.phase == "leading" and len(tasks) == 1:
@@ -199,6 +204,21 @@ class Master:
         status = self._controller.status(now, self.ledgers.progress)
         steps, servers = self._pace.rate(status.round, now), self._servers.list_servers(now)
         return dataclasses.replace(status, steps=steps, parameter_servers=servers)
+
+    @property
+    def clocks(self) -> "ClockService":
+        """The workers', where the job's run is known: see `Ledgers.serves`."""
+        if self._clocks is None:
+            from .data.clock_service import ClockService  # here, because few jobs bound how far workers are apart
+
+            self._clocks = ClockService(
+                self._current,
+                lambda: self._controller.ended_ranks,
+                self._adopted,
+                say=self._say,
+                now=self._now,
+            )
+        return self._clocks
 
     def stepped(self, told: Stepped) -> None:
         """Rank 0 has committed so many steps."""
@@ -364,6 +384,8 @@ class Master:
                 )
                 self._trace.since(decided, "publish", ROW, what=what, round=number)
                 self.ledgers.look()
+                if self._clocks:
+                    self._clocks.look_again()
                 await asyncio.sleep(0)
             case effects.Wait(until):
                 if self._controller.phase == "leading":

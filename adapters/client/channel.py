@@ -5,6 +5,7 @@ There is no thread and no gRPC in the worker: a `Channel` writes a request and r
 """
 
 import select
+import sys
 from typing import Literal
 
 from ...master.data.ledger import Answer, Request
@@ -23,7 +24,7 @@ MEMORY_SUFFIX = "-memory"
 SUFFIX = "-membership"
 """After the name of the agent's socket: where workers that keep their process reach it."""
 
-Kind = Literal["ledger", "current", "saved", "steps", "servers"]
+Kind = Literal["ledger", "current", "saved", "steps", "servers", "clocks"]
 """The methods of an agent for its workers; each takes a `Call` and gives a `Back`."""
 
 
@@ -36,6 +37,7 @@ class Call:
             as the store says now. "saved": a checkpoint of `round` is written; nothing is wanted but a receipt.
             "steps": how many optimizer steps a counter in this process has counted; the same. "servers": where the
             job's parameter servers are, as soon as that differs from what the worker knows, or within a second.
+            "clocks": which clock is the lowest of all workers, as soon as it is what is wanted, or within a second.
         round: the worker's.
         request: for the master's ledger.
         rank: the worker's.
@@ -43,6 +45,7 @@ class Call:
         counter: the id of the one that has counted them.
         awaits: for "servers": the numbers of those for whose answer the worker waits; none: for all to start.
         seconds: for which it has.
+        told: of "clocks", a `NodeClocks` (`master/data/worker_clocks.py`) as JSON.
     """
 
     kind: Kind
@@ -53,6 +56,7 @@ class Call:
     counter: Number = 0
     awaits: tuple[Number, ...] = ()
     seconds: float = 0.0
+    told: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +68,8 @@ class Back:
         current: the round is the current one, for certain.
         run: of the job, where the round is the current one.
         text: where the agent cannot answer, why.
-        told: of "servers", as `adapters/servers/job_servers.py` writes it; empty: the job has none.
+        told: of "servers", as `adapters/servers/job_servers.py` writes it; empty: the job has none. Of "clocks", a
+            `LowestClock` as JSON.
     """
 
     answer: Answer | None = None
@@ -122,8 +127,13 @@ class AgentTimeout(ElasticRunError, TimeoutError, public=True):
     """The agent has not answered in time: its machine is busy, or it was stopped."""
 
 
+def say_wait(rank: int, why: str) -> None:
+    """Tells a person what a worker waits for."""
+    print(f"[elastic-run] rank {rank} waits: {visible(why)}", file=sys.stderr, flush=True)
+
+
 class Channel:
-    """A worker's connection to its agent. One request may be on its way at a time.
+    """A worker's connection to its agent. Several requests on their way may be answered in any order.
 
     Args:
         address: the value of ELASTIC_RUN_AGENT.
@@ -158,11 +168,11 @@ class Channel:
         """For `poll`."""
         return self._socket.fileno()
 
-    def ready(self) -> bool:
-        """Whether there is something to receive: `receive` will hardly wait."""
+    def ready(self, seconds: float = 0.0) -> bool:
+        """Whether there is something to receive within so many seconds: `receive` will hardly wait."""
         poll = select.poll()
         poll.register(self, select.POLLIN)
-        return bool(poll.poll(0))
+        return bool(poll.poll(seconds * 1000))
 
     def receive(self, timeout: float | None = None) -> Back:
         """Waits for the answer to what was sent, `timeout` seconds or those of the channel.

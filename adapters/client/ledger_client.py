@@ -22,7 +22,7 @@ from ...rendezvous.base.visible import visible
 from ...rendezvous.wire.frame import TooLong
 from ...rendezvous.wire.values import Malformed
 from . import pushes
-from .channel import Call, Channel
+from .channel import Call, Channel, say_wait
 from .own_ledger import OwnLedger
 from .saves import Saves
 from .whose_ledger import Client
@@ -324,6 +324,7 @@ class Leaser:
         """Waits for the outstanding answer, and takes it in. Raises the errors above."""
         request = self.outstanding
         assert request is not None
+        pushes.await_work(self.wire)
         try:
             answer = self._wait(request, deadline)
         except (ShardsError, OSError, Malformed, TooLong) as error:
@@ -364,8 +365,7 @@ class Leaser:
                 case "later":
                     if time.monotonic() >= told:
                         told = time.monotonic() + REMINDER
-                        words = f"[elastic-run] rank {self.client.rank} waits: {visible(answer.text)}"
-                        print(words, file=sys.stderr, flush=True)
+                        say_wait(self.client.rank, answer.text)
                     self.wire.send(Call("ledger", self.client.round, request))
 
     def _give_back(self, deadline: float) -> None:
@@ -386,9 +386,9 @@ class Leaser:
             if self.outstanding:
                 self._settle()
                 continue
-            if self.part and (self.ended or self.dry):
-                return False
             if self.ended or self.dry:
+                if self.part:
+                    return False
                 self._all_done()
             if self.ended:
                 self.flush()

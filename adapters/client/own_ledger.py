@@ -18,7 +18,7 @@ class OwnLedger:
         assert call.request is not None
         self._answer = self._ledger.answer(call.request, time.monotonic())
 
-    def ready(self) -> bool:
+    def ready(self, seconds: float = 0.0) -> bool:
         """See `Channel`."""
         return True
 

@@ -26,6 +26,33 @@ class Pushes(Protocol):
         """Returns when what is known of these records of the shard is applied."""
         ...
 
+    def rest(self) -> None:
+        """This process trains on nothing until it pulls rows again: it waits for a shard, or there are no more."""
+        ...
+
 
 registered: list[Pushes] = []
 """At most one."""
+
+IDLE = 0.25
+"""Seconds that an answer about shards may take before this worker is said to train on nothing."""
+
+
+class LeasesToCome(Protocol):
+    """A connection over which an answer about shards is to come."""
+
+    def ready(self, seconds: float = 0.0) -> bool:
+        """Whether something is there within so many seconds."""
+        ...
+
+
+def rest() -> None:
+    """Nobody is to wait for this worker."""
+    for each in registered:
+        each.rest()
+
+
+def await_work(leases: LeasesToCome | None) -> None:
+    """Waits until the answer is there, or nobody is to wait for this worker."""
+    if registered and leases and not leases.ready(IDLE):
+        rest()

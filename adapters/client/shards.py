@@ -256,6 +256,7 @@ class Shards(Iterator[Shard]):
                 return span, edges
             self._leaser.said(span, DONE)
             taken = self._leaser.take()
+        pushes.rest()
         return None
 
     def _rest(self) -> tuple[Span, int] | None:
@@ -370,6 +371,7 @@ class Shards(Iterator[Shard]):
 
     def close(self) -> None:
         """Reports what is done, and gives the rest back for other ranks. The end of a `with` calls it, and the exit."""
+        pushes.rest()
         self._leaser.close()
 
     def __reduce__(self) -> NoReturn:

@@ -19,6 +19,7 @@ line.py           a worker's connection to one server, which never waits
 client.py         a worker's end: asks every server for its part, and again where the slot table has changed
 table_source.py   where a worker learns of the slot table: its agent
 row_table.py      a table as a script declares it, and with numpy: below the layers of the frameworks
+step_clock.py     how far this worker is, and whether it may go on while others are slower
 session.py        what one worker process has on its way: its tables, and gradients with the records that they are of
 server_links.py   the connections of a server, to workers and to other servers
 part_files.py     a server's part of a checkpoint, as a file

@@ -316,7 +316,7 @@ class Arrivals:
     def begin_copy(self, request: BeginCopy) -> None:
         """One that is accepted, when nothing is here of its slots any more. Raises TableMisused, TableFull."""
         for spec in request.tables:
-            self._tables.open_table(spec)
+            self._tables.take_table(spec)
         self._last[request.sender] = request.number
         self._under_way[request.sender] = request.number, read_slots(request.slots)
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from ...rendezvous.base.frozen import dataclass
+from ...rendezvous.base.frozen import dataclass, replace
 from ...rendezvous.host.lasting_files import write_whole
 from ...rendezvous.wire.fields import Number
 from ...rendezvous.wire.values import Count, Malformed, Text
@@ -127,7 +127,7 @@ class PartReader:
         if slots.any():
             self._marks.put_slots(slots, head.datasets, shards, apart[slots[apart[:, 1]]])
         for spec in head.tables:
-            self._tables.open_table(spec)
+            self._tables.take_table(replace(spec, max_staleness=None))  # that is between the workers of a run
         return slots
 
 

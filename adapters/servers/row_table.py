@@ -20,10 +20,8 @@ def servers_client() -> "ServersClient":
     return session()
 
 
-def declare_table(spec: specs.TableSpec, max_staleness: int) -> specs.TableSpec:
+def declare_table(spec: specs.TableSpec) -> specs.TableSpec:
     """Makes it on the servers, or finds the same there. Raises TableMisused, ServerGone."""
-    if max_staleness < 0:
-        raise TableMisused(f"table {spec.name!r}: max_staleness={max_staleness!r} must be a number of pushes from 0")
     servers_client().open_table(spec)
     return spec
 
@@ -44,8 +42,8 @@ class RowTable:
         initializer: what a row is before its first gradient; None: `Normal()`.
         seed: of the initializer.
         unusable: what is done with gradients that are no finite numbers: "refuse" the push, or "skip" those rows.
-        max_staleness: pushes of this worker that rows from `prefetch` may lack; where they lack more, they are pulled
-            again.
+        max_staleness: steps that any other worker of the job may be behind this one when it pulls rows: see
+            `elastic_run.torch.Embedding`.
 
     Raises:
         elastic_run.exceptions.TableMisused: the job has no servers, or other ranks declare the table otherwise.
@@ -61,11 +59,10 @@ class RowTable:
         *,
         seed: int = 0,
         unusable: Literal["refuse", "skip"] = "refuse",
-        max_staleness: int = 1,
+        max_staleness: int | None = None,
     ) -> None:
-        spec = specs.TableSpec(name, dim, optimizer, initializer or specs.Normal(), seed, unusable)
-        self.spec = declare_table(spec, max_staleness)
-        self._max_staleness = max_staleness
+        spec = specs.TableSpec(name, dim, optimizer, initializer or specs.Normal(), seed, unusable, max_staleness)
+        self.spec = declare_table(spec)
         self._pulled = False  # since the last push: the next one is of another step
 
     def pull(self, ids: Any) -> "Array":
@@ -76,11 +73,15 @@ class RowTable:
             elastic_run.exceptions.ServerGone: the server does not answer.
         """
         self._pulled = True
-        return self._read(ids, self._max_staleness)
+        array = self._checked(ids)
+        _, rows, inverse = servers_client().pull_for_step(self.spec, array.ravel())
+        return rows[inverse].reshape(*array.shape, self.spec.columns)
 
     def rows(self, ids: Any) -> "Array":
         """The same as they are now: no gradient follows."""
-        return self._read(ids, -1)
+        array = self._checked(ids)
+        _, rows, inverse = servers_client().pull(self.spec.name, array.ravel())
+        return rows[inverse].reshape(*array.shape, self.spec.columns)
 
     def push(self, ids: Any, gradients: Any) -> None:
         """Gradients that were computed from these rows: summed for each id, and pushed with the next records.
@@ -118,11 +119,6 @@ class RowTable:
             elastic_run.exceptions.TableMisused: the ids are no int64.
         """
         servers_client().prefetch(self.spec.name, self._checked(ids).ravel())
-
-    def _read(self, ids: Any, max_staleness: int) -> "Array":
-        array = self._checked(ids)
-        _, rows, inverse = servers_client().pull(self.spec.name, array.ravel(), max_staleness)
-        return rows[inverse].reshape(*array.shape, self.spec.columns)
 
     def _checked(self, ids: Any) -> "Array":
         import numpy as np  # here: a script that only names an optimizer does not need it

@@ -19,8 +19,12 @@ from .requests import OpenTable, PullRows, PushGradients, PushSource, ReadMarks
 from .routing import GroupedIds, Routes
 from .server_events import Array
 from .specs import TableSpec
+from .step_clock import StepClock, start_clock
 from .table_source import connect_agent, kept_here
 from .tables import check_usable
+
+OWN_STALENESS = 1
+"""Pushes of this worker that rows which were fetched ahead may lack, where a table has no bound."""
 
 MOST_WAITING = 256
 """Pulls of a table whose gradients have not been pushed."""
@@ -117,11 +121,16 @@ class Push:
 
 @dataclass(frozen=True, slots=True)
 class FetchedAhead:
-    """A pull whose answer is not taken yet, and how often this process had pushed when it was asked for."""
+    """A pull whose answer is not taken yet.
+
+    Attributes:
+        pushes, lowest: how often this process had pushed when it was asked for, and the lowest clock then.
+    """
 
     pull: Pull
     exchange: Exchange
     pushes: int
+    lowest: int
 
 
 class ServersClient:
@@ -129,10 +138,20 @@ class ServersClient:
 
     Args:
         connection: to the servers, or what stands for them in this process.
+        start_clock: for this bound; it is called when the first table has one.
+
+    Attributes:
+        clock: of this worker, where a table has a bound.
     """
 
-    def __init__(self, connection: ServersConnection | OwnServer) -> None:
+    def __init__(
+        self,
+        connection: ServersConnection | OwnServer,
+        start_clock: Callable[[int], StepClock] = start_clock,
+    ) -> None:
         self._connection = connection
+        self._start_clock = start_clock
+        self.clock: StepClock | None = None
         self._specs: dict[str, TableSpec] = {}
         self._pulled: dict[str, list[AwaitedGradient]] = {}
         self._refused: Push | None = None  # the last, where not every server has applied it
@@ -163,15 +182,33 @@ class ServersClient:
             self._connection.ask_servers(
                 lambda routes: [(OpenTable(spec, routes.table.version), ())] * len(routes.servers)
             )
+            bound = None if isinstance(self._connection, OwnServer) else spec.max_staleness  # else nobody is slower
+            if bound is not None:
+                self.clock = self.clock or self._start_clock(bound)
+                self.clock.bound = min(self.clock.bound, bound)
         self._specs[spec.name] = spec
         self._pulled.setdefault(spec.name, [])
+
+    def await_step(self, table: str) -> None:
+        """Before rows are pulled that are trained on: waits for slower workers, where the table has a bound."""
+        bound = self._specs[table].max_staleness
+        if self.clock and bound is not None:
+            with self._lock:
+                self.clock.await_step(bound)
+
+    def pull_for_step(self, spec: TableSpec, ids: Array, *, trains: bool = True) -> tuple[Array, Array, Array]:
+        """As `pull`, also what was fetched ahead and is not too old; waits for slower workers where a step `trains`."""
+        if trains:
+            self.await_step(spec.name)
+        return self.pull(spec.name, ids, OWN_STALENESS if spec.max_staleness is None else spec.max_staleness)
 
     def prefetch(self, table: str, ids: Array) -> None:
         """Asks for the rows of these ids (int64), and does not wait: a `pull` of the same ids takes them."""
         with self._lock:
             found = self._ahead.setdefault(table, deque(maxlen=MOST_AHEAD))
             pull = Pull(table, ids.copy())  # a script may fill its array anew before the ids are compared
-            found.append(FetchedAhead(pull, self._connection.begin(pull.split_by_server), self._pushes))
+            lowest = self.clock.lowest if self.clock else 0
+            found.append(FetchedAhead(pull, self._connection.begin(pull.split_by_server), self._pushes, lowest))
 
     def pull(self, table: str, ids: Array, max_staleness: int = -1) -> tuple[Array, Array, Array]:
         """The distinct ids among `ids` (int64), the row of each, and which of them each of `ids` is.
@@ -187,8 +224,11 @@ class ServersClient:
 
     def _take_ahead(self, table: str, ids: Array, max_staleness: int) -> FetchedAhead | None:
         found = self._ahead.setdefault(table, deque(maxlen=MOST_AHEAD))
+        bound = self._specs[table].max_staleness if table in self._specs else None
+        least = self.clock.clock - bound if self.clock and bound is not None else 0
         for each in found:
-            if self._pushes - each.pushes <= max_staleness and np.array_equal(each.pull.given, ids):
+            fresh = self._pushes - each.pushes <= max_staleness and each.lowest >= least
+            if fresh and np.array_equal(each.pull.given, ids):
                 found.remove(each)
                 return each
         return None
@@ -248,6 +288,14 @@ class ServersClient:
             if begin < end:
                 self._send(Push(PushSource(dataset, shard_index, lease, begin, end), self._take_gradients()))
             self._pushes += 1
+            if self.clock:
+                self.clock.count_push()
+
+    def rest(self) -> None:
+        """See `Pushes`."""
+        with self._lock:
+            if self.clock:
+                self.clock.rest()
 
     def _take_gradients(self) -> dict[str, tuple[Array, Array]]:
         """All that there are, which then wait no more. Raises TableMisused where one is no finite number."""

@@ -4,6 +4,7 @@ import math
 from typing import Annotated, Literal
 
 from ...rendezvous.base.frozen import dataclass, fields
+from ...rendezvous.wire.fields import Number
 from ...rendezvous.wire.values import Tagged, Text
 from .errors import TableMisused
 
@@ -11,6 +12,9 @@ Name = Annotated[str, Text(200, printable=True)]
 
 MOST_COLUMNS = 4096
 """Of a row."""
+
+MOST_STALE = 1 << 30
+"""Pushes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +101,7 @@ class TableSpec:
         seed: of the initializer.
         unusable: what is done with a gradient that is no finite number: the whole push is refused, or the rows of such
             gradients stay as they are.
+        max_staleness: how many of a worker's pushes another may lack in the rows that it trains on; None: any number.
     """
 
     name: Name
@@ -105,6 +110,7 @@ class TableSpec:
     initializer: Initializer
     seed: int = 0
     unusable: Literal["refuse", "skip"] = "refuse"
+    max_staleness: Number | None = None
 
     def check(self) -> None:
         """Raises TableMisused."""
@@ -117,6 +123,9 @@ class TableSpec:
             raise TableMisused(f"{what}: seed={self.seed!r} must be from 0 to 2**63 - 1")
         if self.unusable not in ("refuse", "skip"):
             raise TableMisused(f"{what}: unusable={self.unusable!r} must be refuse or skip")
+        bound = self.max_staleness
+        if bound is not None and (type(bound) is not int or not 0 <= bound <= MOST_STALE):
+            raise TableMisused(f"{what}: max_staleness={bound!r} must be a number of pushes from 0, or None")
         for each in (self.optimizer, self.initializer):
             for field in fields(each):
                 number = getattr(each, field.name)
@@ -130,7 +139,7 @@ class TableSpec:
 
     def describe_difference(self, other: "TableSpec") -> str:
         """What `other` is in place of this, in words; empty where both are the same."""
-        names = ("columns", "optimizer", "initializer", "seed", "unusable")
+        names = ("columns", "optimizer", "initializer", "seed", "unusable", "max_staleness")
         pairs = ((name, getattr(self, name), getattr(other, name)) for name in names)
         return ", ".join(f"{name} {other!r} in place of {mine!r}" for name, mine, other in pairs if mine != other)
 

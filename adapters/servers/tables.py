@@ -51,6 +51,7 @@ class Tables:
     def __init__(self, memory: int) -> None:
         self._memory = memory
         self._tables: dict[str, Rows] = {}
+        self._declared: set[str] = set()  # tables that a worker of this run has declared
         self._restored: dict[str, int] = {}  # by table, the checkpoint that it comes from
 
     @property
@@ -63,7 +64,23 @@ class Tables:
         return list(self._tables.values())
 
     def open_table(self, spec: TableSpec) -> int:
-        """How many rows it has. Raises TableMisused, TableFull."""
+        """As a worker declares it: how many rows it has. Raises TableMisused, TableFull."""
+        spec.check()
+        found = self._tables.get(spec.name)
+        if found and spec.name not in self._declared:
+            found.spec = replace(found.spec, max_staleness=spec.max_staleness)  # a run may have another than the last
+        count = self._open(spec)
+        self._declared.add(spec.name)
+        return count
+
+    def take_table(self, spec: TableSpec) -> None:
+        """As another server or a checkpoint has it. Raises TableMisused, TableFull."""
+        found = self._tables.get(spec.name)
+        self._open(replace(spec, max_staleness=found.spec.max_staleness) if found else spec)
+        if spec.max_staleness is not None:
+            self._declared.add(spec.name)
+
+    def _open(self, spec: TableSpec) -> int:
         spec.check()
         if (found := self._tables.get(spec.name)) is None:
             try:

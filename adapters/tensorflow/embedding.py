@@ -30,8 +30,8 @@ class EmbeddingLayer(tf.keras.layers.Layer):
         initializer: what a row is before its first gradient; None: `Normal()`.
         seed: of the initializer.
         unusable: what is done with gradients that are no finite numbers: "refuse" the push, or "skip" those rows.
-        max_staleness: pushes of this worker that rows from `prefetch` may lack; where they lack more, they are pulled
-            again.
+        max_staleness: steps that any other worker of the job may be behind this one when it pulls rows to train on: see
+            `elastic_run.torch.Embedding`.
 
     Raises:
         elastic_run.exceptions.TableMisused: the job has no servers, other ranks declare the table otherwise, or Keras
@@ -48,7 +48,7 @@ class EmbeddingLayer(tf.keras.layers.Layer):
         *,
         seed: int = 0,
         unusable: Literal["refuse", "skip"] = "refuse",
-        max_staleness: int = 1,
+        max_staleness: int | None = None,
     ) -> None:
         if (backend := tf.keras.backend.backend()) != "tensorflow":
             raise TableMisused(f"table {name!r}: Keras computes with {backend}; start it with KERAS_BACKEND=tensorflow")

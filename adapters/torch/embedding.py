@@ -70,8 +70,10 @@ class Embedding(nn.Module):
         seed: of the initializer.
         mode: what a bag of ids is: the "sum" of its rows, or their "mean".
         unusable: what is done with gradients that are no finite numbers: "refuse" the push, or "skip" those rows.
-        max_staleness: pushes of this worker that rows from `prefetch` may lack; where they lack more, they are pulled
-            again. What other workers have pushed since may be missing, too.
+        max_staleness: steps that any other worker of the job may be behind this one when it pulls rows to train on;
+            else it waits. A step is a call that names records. 0: all make their steps together. None: nobody waits.
+            Rows from `prefetch` that would lack more are pulled again, and with None those that lack more than one push
+            of this worker.
 
     Raises:
         elastic_run.exceptions.TableMisused: the job has no servers, or other ranks declare the table otherwise.
@@ -88,15 +90,14 @@ class Embedding(nn.Module):
         seed: int = 0,
         mode: str = "sum",
         unusable: Literal["refuse", "skip"] = "refuse",
-        max_staleness: int = 1,
+        max_staleness: int | None = None,
     ) -> None:
         super().__init__()
         if mode not in MODES:
             raise TableMisused(f"table {name!r}: mode={mode!r} must be sum or mean")
-        spec = specs.TableSpec(name, dim, optimizer, initializer or specs.Normal(), seed, unusable)
-        self.spec = declare_table(spec, max_staleness)
+        spec = specs.TableSpec(name, dim, optimizer, initializer or specs.Normal(), seed, unusable, max_staleness)
+        self.spec = declare_table(spec)
         self._mode = mode
-        self._max_staleness = max_staleness
         _check_optimizers()
 
     def forward(self, ids: Tensor, offsets: Tensor | None = None) -> Tensor:
@@ -110,10 +111,11 @@ class Embedding(nn.Module):
             elastic_run.exceptions.TableMisused: the ids are no int64, or nothing says of which records they are.
             elastic_run.exceptions.ServerGone: the server does not answer.
         """
-        table, here = self.spec.name, servers_client()
-        distinct, rows, inverse = here.pull(table, self._flat(ids), self._max_staleness)
+        here, flat = servers_client(), self._flat(ids)
+        trains = self.training and torch.is_grad_enabled()
+        distinct, rows, inverse = here.pull_for_step(self.spec, flat, trains=trains)
         leaf = torch.as_tensor(rows).to(ids.device)
-        if self.training and torch.is_grad_enabled():
+        if trains:
             awaited = RowsGradient(leaf.requires_grad_(), table)
             here.await_gradient(table, distinct, awaited.take_gradient, awaited.may_come)
         places = torch.as_tensor(inverse).to(ids.device)

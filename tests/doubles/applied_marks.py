@@ -7,6 +7,10 @@ class Applied:
     def __init__(self, **marks: list[int]) -> None:
         self.marks = marks
         self.pushed: list[tuple[int, int]] = []
+        self.rests = 0
+
+    def rest(self) -> None:
+        self.rests += 1
 
     def cuts(self, dataset: str, shard_index: int, lease: int, offset: int) -> list[int]:
         marks = self.marks.setdefault(str(shard_index), [0, 0])

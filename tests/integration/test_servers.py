@@ -5,28 +5,14 @@ import re
 import signal
 import subprocess
 import sys
-import textwrap
 from pathlib import Path
 
 import pytest
 
 from .cluster import Cluster
+from .server_jobs import SECONDS, run, script
 
 SCRIPTS = Path(__file__).with_name("scripts")
-
-SECONDS = 240.0
-"""For a job, on a busy machine: fresh interpreters, and loops that are compiled for the first time."""
-
-
-def run(folder: Path, *words: str, nproc: int = 3) -> tuple[int, str]:
-    command = [sys.executable, "-m", "elastic_run", f"--nproc-per-node={nproc}", f"--log-dir={folder / 'logs'}", *words]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=SECONDS)
-    return done.returncode, done.stdout + done.stderr
-
-
-def script(folder: Path, text: str) -> str:
-    (path := folder / "train.py").write_text(textwrap.dedent(text))
-    return str(path)
 
 
 @pytest.mark.parametrize("commit", ["ack", "checkpoint"])

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
-from threading import Lock
+from threading import Event, Lock
 from typing import Any
 
 import pytest
@@ -392,6 +392,10 @@ class Pushed:
     def __init__(self) -> None:
         self.told: list[tuple[str, int, int]] = []
         self.reached = True
+        self.rests = Event()
+
+    def rest(self) -> None:
+        self.rests.set()
 
     def cuts(self, dataset: str, shard_index: int, lease: int, offset: int) -> list[int]:
         self.told.append(("cuts", shard_index, lease))
@@ -427,6 +431,28 @@ def test_what_is_leased_after_a_lost_worker_has_a_higher_lease_wherever_it_goes(
         ("cuts", 2),
         ("push", 2),
     ]
+
+
+@pytest.mark.parametrize("what", ["a shard", "the others' positions"])
+def test_nobody_waits_for_a_worker_that_waits_for_others(
+    agent: Agent, crowd: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    monkeypatch.setattr(pushes, "registered", [told := Pushed()])
+    commit = "ack" if what == "a shard" else "checkpoint"
+    made = [agent.shards(rank, 2, records=10, commit=commit) for rank in (0, 1)]
+    first, second = [crowd.submit(next, each, None) for each in made] if commit == "checkpoint" else (None, None)
+    shard = next(made[0]) if first is None else first.result(ENOUGH)
+    told.rests.clear()
+    waits = crowd.submit(drained, made[1]) if second is None else crowd.submit(made[0].state_dict)
+    assert told.rests.wait(ENOUGH) and not waits.done()
+    if second is None:
+        assert shard is not None
+        shard.done()
+        made[0].flush()
+    else:
+        second.result(ENOUGH)
+        made[1].state_dict()
+    waits.result(ENOUGH)
 
 
 def test_a_shard_whose_push_has_failed_is_not_given_back_before_its_round_is_over(

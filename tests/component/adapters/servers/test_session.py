@@ -13,6 +13,7 @@ from elastic_run.adapters.servers.errors import ServerFull, ServerGone, TableMis
 from elastic_run.adapters.servers.job_servers import JobServers
 from elastic_run.adapters.servers.session import MOST_WAITING, ServersClient, session
 from elastic_run.adapters.servers.specs import SGD, TableSpec, Zeros
+from elastic_run.adapters.servers.step_clock import StepClock
 from elastic_run.adapters.servers.table_source import connect_agent
 from elastic_run.master.servers.slot_table import SlotTable
 from elastic_run.rendezvous.wire.values import encode
@@ -58,6 +59,70 @@ def test_what_no_loss_depends_on_is_not_pushed(client: ServersClient, servers: M
     use(client, 1, gradient=None)
     client.push("d", 0, 1, 0, 1)
     assert (servers.rows.values, len(servers.rows.pushes)) == ({}, 1)
+
+
+class Clock(StepClock):
+    """That of a job in which the others are as far as the test says."""
+
+    def __init__(self, bound: int) -> None:
+        self.bound, self.clock, self.lowest = bound, 0, 0
+        self.did: list[str] = []
+
+    def rest(self) -> None:
+        self.did.append("rests")
+
+    def count_push(self) -> None:
+        self.clock += 1
+
+    def await_step(self, bound: int) -> None:
+        self.did.append(f"waits within {bound}")
+
+
+@pytest.fixture
+def bounded(servers: ManyServers) -> ServersClient:
+    """Two tables with bounds, and one without."""
+    made = ServersClient(connection := ServersConnection(servers.source()), Clock)
+    servers.ends.callback(connection.close)
+    for name, bound in (("free", None), ("loose", 3), ("tight", 1)):
+        made.open_table(TableSpec(name, 1, SGD(1.0), Zeros(), max_staleness=bound))
+    return made
+
+
+def test_each_table_waits_by_its_own_bound_and_one_without_does_not(bounded: ServersClient) -> None:
+    clock = bounded.clock
+    assert isinstance(clock, Clock) and clock.bound == 1
+    for table in ("free", "loose", "tight"):
+        bounded.await_step(table)
+    assert bounded.cuts("d", 0, 1, 0) == [0]
+    bounded.push("d", 0, 1, 0, 1)
+    bounded.rest()
+    assert (clock.did, clock.clock) == (["waits within 3", "waits within 1", "rests"], 1)
+
+
+def test_a_job_whose_tables_have_no_bound_has_no_clock(client: ServersClient) -> None:
+    client.await_step("t")
+    client.push("d", 0, 1, 0, 1)
+    client.rest()
+    assert client.clock is None
+
+
+def test_rows_that_were_fetched_ahead_are_used_while_all_workers_are_within_the_bound(
+    bounded: ServersClient, servers: ManyServers
+) -> None:
+    clock, ids = bounded.clock, np.array([1])
+    assert clock is not None
+
+    def is_used() -> bool:
+        servers.rows.values["tight", 1] = 0.0
+        bounded.prefetch("tight", ids)
+        bounded.push("d", 0, 1, clock.clock, clock.clock + 1)
+        servers.rows.values["tight", 1] = 5.0
+        return bounded.pull("tight", ids, 1)[1].tolist() == [[0.0]]
+
+    assert is_used()  # at clock 1 it lacks what came after clock 0 of each
+    assert not is_used()  # at clock 2 it may lack what came after clock 1, and another worker was not there yet
+    clock.lowest = 2
+    assert is_used()
 
 
 def test_a_script_that_names_no_records_is_told(client: ServersClient) -> None:

@@ -1,6 +1,7 @@
 """The tables of a server: each record's gradient counts once, and what is wrong changes nothing."""
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elastic_run.adapters.servers import rows
+from elastic_run.adapters.servers.errors import TableMisused
 from elastic_run.adapters.servers.requests import (
     OpenTable,
     PullRows,
@@ -22,6 +24,7 @@ from elastic_run.adapters.servers.requests import (
 from elastic_run.adapters.servers.server_events import AnswerAsker, Arrays, ServerAsked, TableRead
 from elastic_run.adapters.servers.server_machine import ServerMachine
 from elastic_run.adapters.servers.specs import SGD, Adagrad, Adam, TableSpec, Uniform, Zeros
+from elastic_run.adapters.servers.tables import Tables as ServerTables
 from elastic_run.master.servers.slot_table import NOBODY, SLOTS, RunningServer, SlotTable
 
 COUNTS = TableSpec("counts", 1, SGD(1.0), Zeros())
@@ -172,6 +175,24 @@ def test_what_is_wrong_is_said_and_changes_nothing(request_: WorkerRequest, arra
     assert words in reply.text
     assert counted(tables) == {1: 1.0}
     assert tables.answer(ReadMarks("d", 0, 0, 1), ())[0].marks[0] == 0
+
+
+def test_a_bound_may_differ_from_that_of_an_earlier_run_and_not_between_workers() -> None:
+    tables = ServerTables(100_000)
+    tables.take_table(COUNTS)  # of a checkpoint
+    bounded, other = replace(COUNTS, max_staleness=2), replace(COUNTS, max_staleness=None)
+    tables.open_table(bounded)
+    tables.take_table(COUNTS)  # of a server that has not heard yet
+    tables.open_table(bounded)
+    with pytest.raises(TableMisused, match="max_staleness 2 in place of None"):
+        tables.open_table(other)
+    joined = ServerTables(100_000)
+    joined.take_table(bounded)  # of a server that has heard
+    with pytest.raises(TableMisused, match="max_staleness 2 in place of None"):
+        joined.open_table(other)
+    for wrong in (-1, 1.5, True):
+        with pytest.raises(TableMisused, match=r"max_staleness=.* must be a number of pushes from 0, or None"):
+            ServerTables(100_000).open_table(replace(COUNTS, max_staleness=wrong))
 
 
 def test_a_push_that_does_not_fit_is_refused_whole() -> None:

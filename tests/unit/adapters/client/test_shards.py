@@ -203,6 +203,7 @@ def test_a_shard_comes_in_parts_where_servers_are_at_different_records(two_serve
             if len(shard) > 4:
                 shard.progress(4)
             shard.done()
+        assert two_servers.rests == 1
     assert parts == [(0, 3), (0, 7), (1, 4), (3, 5), (4, 0)]
     assert two_servers.pushed == [(3, 7), (7, 10), (4, 8), (8, 10), (5, 9), (9, 10), (0, 4), (4, 10)]
 
