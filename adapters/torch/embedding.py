@@ -111,7 +111,7 @@ class Embedding(nn.Module):
             elastic_run.exceptions.TableMisused: the ids are no int64, or nothing says of which records they are.
             elastic_run.exceptions.ServerGone: the server does not answer.
         """
-        here, flat = servers_client(), self._flat(ids)
+        table, here, flat = self.spec.name, servers_client(), self._flat(ids)
         trains = self.training and torch.is_grad_enabled()
         distinct, rows, inverse = here.pull_for_step(self.spec, flat, trains=trains)
         leaf = torch.as_tensor(rows).to(ids.device)

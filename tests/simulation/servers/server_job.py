@@ -12,7 +12,7 @@ from elastic_run.adapters.servers.requests import PushSource
 from elastic_run.adapters.servers.server_events import ServerEvent
 from elastic_run.adapters.servers.specs import FTRL, SGD, Adagrad, Adam, Momentum, Normal, TableSpec
 from elastic_run.master.servers.placement import ServersWanted
-from elastic_run.master.servers.slot_table import SlotTable
+from elastic_run.master.servers.slot_table import NOBODY, SlotTable
 
 from .lines import LineNetwork, Machine
 from .server_process import ServerProcess
@@ -37,7 +37,7 @@ FICKLE_SECONDS = 6.0
 """Until when workers die as tables are written."""
 
 SETTLED_SECONDS = 8.0
-"""After that, in which each slot gets all of its holders."""
+"""After that, in which each slot gets all of its holders; the same again while slots are on their way."""
 
 
 def make_records(schedule: ServerSchedule) -> Records:
@@ -95,7 +95,10 @@ class ServerJob:
             if not self._timeline.run(lambda: self._ledger.over and self._timeline.now >= last, last + QUIET_SECONDS):
                 waits = [trainer.name for trainer in self._trainers if trainer.alive]
                 self.rules.fail("after the faults a job ends", f"{', '.join(waits) or 'no worker'} train on")
+            end = self._timeline.now + QUIET_SECONDS
             self._timeline.run(lambda: False, self._timeline.now + SETTLED_SECONDS)
+            while set(self._store.table.joining) - {NOBODY} and self._timeline.now < end:  # slots move one by one
+                self._timeline.run(lambda: False, self._timeline.now + SETTLED_SECONDS)
             self.rules.check_end(self._schedule.shape.replicas, self._most_servers())
         except BrokenRule as broken:
             return broken

@@ -69,7 +69,7 @@ def test_a_script_that_names_no_records_is_refused_at_its_second_step(client: Se
             table.push([each], [[1.0]])
 
     use(1, 2, 3)
-    with pytest.raises(TableMisused, match=r"call shard.progress\(n\) or shard.done\(\)"):
+    with pytest.raises(TableMisused, match=r"call shard.progress\(n\), shard.done\(\)"):
         use(4)
 
 
