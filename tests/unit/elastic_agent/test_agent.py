@@ -28,6 +28,7 @@ from elastic_run.elastic_agent.workers.started_worker import WorkerSpec
 from elastic_run.elastic_agent.workers.worker_starter import StartFailed
 from elastic_run.elastic_agent.zygotes.seed import Recipe
 from elastic_run.master.machine.controller import Terms
+from elastic_run.master.machine.parameter_servers import NodeServers, RankWait
 from elastic_run.rendezvous import membership
 from elastic_run.rendezvous.base.errors import LeaseLost, MaybeApplied, StoreError, StoreRefused, StoreUnavailable
 from elastic_run.rendezvous.header import Eviction, Header
@@ -847,8 +848,11 @@ class PretendedServers:
         finally:
             self.events.append("looks no more")
 
-    async def answer(self, version: int) -> str:
+    async def answer(self, version: int, wait: RankWait) -> str:
         return f"newer than {version}"
+
+    def describe(self) -> NodeServers:
+        return NodeServers("a")
 
     def pause(self) -> None:
         raise AssertionError("nobody presses Ctrl-Z")
