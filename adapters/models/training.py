@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from ..client.context import AGENT, context
 from ..readers.opened import RecordFiles, RecordShard, RecordShards
-from ..torch.checkpoint import Checkpoint
+from ..torch.checkpoint import Checkpoint, read_part
 from ..torch.embedding import Embedding
 from .commands import ModelTask
 from .errors import BadModel
@@ -90,6 +90,21 @@ def tables_folder(state: Path) -> Path:
     return state.with_name(state.name + ".tables")
 
 
+def is_trained(state: Path) -> bool:
+    """Whether there is a model that was trained to the end. Raises BadCheckpoint."""
+    return state.exists() and bool(read_part(state, "end")[1]["epochs"])
+
+
+def put_exported(state: Path) -> None:
+    """Gives this process's tables the rows that training has written at its end. Raises BadModel."""
+    from ..servers.session import session  # here: it loads numba, and only models with tables have that
+
+    folder = tables_folder(state)
+    if not folder.is_dir():
+        raise BadModel(f"there is no folder {folder}, which training writes at its end: train to the end first")
+    session().put_exported(folder)
+
+
 def train(user: UserModel, module: nn.Module, files: RecordFiles, task: ModelTask) -> None:
     """Trains `module` to the end, and saves it. Collective. Raises BadModel."""
     here, launched = context(), AGENT in os.environ
@@ -116,6 +131,8 @@ def train(user: UserModel, module: nn.Module, files: RecordFiles, task: ModelTas
     _restore(checkpoint, task)
     if end.epochs and (end.epochs >= task.epochs or tables):
         _check_end(end, task, tables)
+        if tables:
+            put_exported(task.state)
     else:
         _share_first_numbers(module)
         torch.manual_seed(task.seed + checkpoint.step * here.world_size + here.rank + 1)  # pyright: ignore[reportUnknownMemberType]  # as above

@@ -47,11 +47,11 @@ def run(words: Sequence[str], script: object = None) -> None:
 
 def _do(task: ModelTask, script: object) -> None:
     from .pieces import evaluate, predict  # here, and below: they load torch
-    from .training import say_once, train
+    from .training import is_trained, say_once, train
     from .user_model import load_model, model_of
 
-    if AGENT not in os.environ or task.verb != "train":
-        keep_tables_here()
+    if AGENT not in os.environ or task.verb != "train" or is_trained(task.state):
+        keep_tables_here()  # servers that this job may have know nothing of what was trained before
     user = model_of(script, task.model) if script else load_model(task.model)
     files = _open(task, task.data)
     module = user.make_module(task.seed)
@@ -73,7 +73,7 @@ def _open(task: ModelTask, paths: Sequence[str]) -> RecordFiles:
 def _load_state(module: "nn.Module", state: Path) -> int:
     """Gives the module what training has saved, and its tables their rows. The step. Raises BadModel."""
     from ..torch.checkpoint import read_part
-    from .training import tables_folder, tables_of
+    from .training import put_exported, tables_of
 
     step, weights = read_part(state, "model")
     try:
@@ -82,10 +82,5 @@ def _load_state(module: "nn.Module", state: Path) -> int:
         reason = " ".join(str(error).split())[:300]
         raise BadModel(f"{state} is of another model: name its own with --state ({reason})") from None
     if tables_of(module):
-        from ..servers.session import session
-
-        folder = tables_folder(state)
-        if not folder.is_dir():
-            raise BadModel(f"there is no folder {folder}, which training writes at its end: train to the end first")
-        session().put_exported(folder)
+        put_exported(state)
     return step

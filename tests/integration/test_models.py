@@ -4,6 +4,7 @@ import csv
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -169,6 +170,9 @@ def test_rows_on_servers_have_each_record_once_and_are_read_without_servers_afte
     assert "asynchronously: the rows of counts are on servers" in said and re.search(ALL_ONCE, said), said
     code, said = run(folder, "evaluate", "model.py", "--data=data")
     assert code == 0 and re.search(ALL_ONCE, said), said
+    shutil.rmtree(folder / "model.pt.evaluations")
+    code, said = run(folder, *TRAIN, *words)  # other servers, which know of no row
+    assert code == 0 and "trained to the end already" in said and re.search(ALL_ONCE, said), said
 
 
 def test_the_same_file_runs_by_itself_with_its_tables_in_the_process(folder: Path) -> None:
