@@ -273,3 +273,41 @@ def start_as_shown(folder: Path, line: str) -> str:
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=SECONDS, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
+
+
+HALVES = """
+    import torch
+    import elastic_run
+
+    def forward():
+        return torch.nn.Linear(1, 1)
+
+    def loss(output, labels):
+        return (output - labels).square().mean()
+
+    def optimizer(parameters):
+        return torch.optim.SGD(parameters, lr=1e-6)
+
+    def schedule(optimizer):
+        global made
+        made = torch.optim.lr_scheduler.StepLR(optimizer, step_size=10, gamma=0.5)
+        return made
+
+    def callbacks():
+        return [lambda report: print("told", report["step"], report["records"], made.get_last_lr())]
+
+    def feed(columns):
+        return {"input": columns["id"].astype(float)[:, None] / 3000}, columns["label"][:, None]
+
+    elastic_run.models.main()
+"""
+
+
+def test_a_schedule_is_stepped_and_saved_and_callbacks_are_told(folder: Path) -> None:
+    (folder / "model.py").write_text(textwrap.dedent(HALVES))
+    words = [sys.executable, "model.py", "train", "--data=data", "--batch-size=100", "--report-every=10"]
+    first = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=SECONDS, check=True).stdout
+    assert "told 10 1000 [5e-07]" in first and "told 30 3000 [1.25e-07]" in first
+    more = subprocess.run([*words, "--epochs=2"], cwd=folder, capture_output=True, text=True, timeout=SECONDS)
+    assert more.returncode == 0 and "goes on after step 30" in more.stdout, more.stderr
+    assert "told 40 1000 [6.25e-08]" in more.stdout
