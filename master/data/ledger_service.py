@@ -22,7 +22,6 @@ from ...rendezvous.store.contract import MAX_OPERATIONS, MAX_VALUE_BYTES, Compar
 from ...rendezvous.store.limits import MAX_REQUEST_BYTES
 from ...rendezvous.store.waits import Waits
 from .ledger import Answer, Ledger, Progress, Request, State, Tracking, fresh, named
-from .ledger_requests import check_request
 from .stored_ledger import BadState, read, written
 
 PATIENCE = 10.0
@@ -165,7 +164,8 @@ class Ledgers:
 
     async def answer(self, request: Request, caller: Caller) -> Answer:
         """The answer, once it is durable; "later" after PATIENCE. Raises Deposed where this master has ended."""
-        from .shard import unfit_name  # here, because a job without leased data needs none of that
+        from .ledger_requests import check_request  # here, because a job without leased data needs none of that
+        from .shard import unfit_name
 
         if wrong := check_request(request) or unfit_name(request.name):
             return Answer("refused", wrong)

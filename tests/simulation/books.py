@@ -96,7 +96,13 @@ class Books:
         if new.round != old.round:
             return
         sequences = {(owner.rank, owner.part): owner.sequence for owner in new.owners}
-        back = [owner for owner in old.owners if sequences.get((owner.rank, owner.part), 0) < owner.sequence]
+        ended = new.ends > old.ends  # what a worker had that has ended by itself is taken back, and it with it
+        least = {
+            (owner.rank, owner.part): 0 if not (ended and owner.leases) else owner.sequence for owner in old.owners
+        }
+        back = [
+            owner for owner in old.owners if sequences.get(who := (owner.rank, owner.part), least[who]) < owner.sequence
+        ]
         if back or new.cuts < old.cuts or (old.begun and new.frontier < old.frontier):
             self._violated("a ledger does not go back", f"{old} became {new}")
         elif old.begun and (again := _open(new, old.frontier) - _open(old)):

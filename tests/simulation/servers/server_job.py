@@ -95,7 +95,7 @@ class ServerJob:
             if not self._timeline.run(lambda: self._ledger.over and self._timeline.now >= last, last + QUIET_SECONDS):
                 waits = [trainer.name for trainer in self._trainers if trainer.alive]
                 self.rules.fail("after the faults a job ends", f"{', '.join(waits) or 'no worker'} train on")
-            end = self._timeline.now + QUIET_SECONDS
+            end = self._timeline.now + 4 * SETTLED_SECONDS
             self._timeline.run(lambda: False, self._timeline.now + SETTLED_SECONDS)
             while set(self._store.table.joining) - {NOBODY} and self._timeline.now < end:  # slots move one by one
                 self._timeline.run(lambda: False, self._timeline.now + SETTLED_SECONDS)

@@ -101,7 +101,7 @@ def test_what_is_frozen_or_only_read_is_not_trained(
 def test_a_loop_that_names_no_records_is_refused_at_its_second_step(tf: Any, layer: Any) -> None:
     step, ids = step_of(tf, layer), tf.constant([1], tf.int64)
     step(ids)
-    with pytest.raises(TableMisused, match=r"call shard.progress\(n\) or shard.done\(\)"):
+    with pytest.raises(TableMisused, match=r"call shard.progress\(n\), shard.done\(\)"):
         step(ids)
 
 
@@ -172,7 +172,7 @@ def test_fit_without_a_shard_is_refused_at_its_second_step(tf: Any, layer: Any) 
     model.compile(optimizer="sgd", loss=lambda _, found: -tf.reduce_sum(found))
     ids = np.arange(8)
     with pytest.raises(
-        tf.errors.InvalidArgumentError, match=r"TableMisused: .*call shard.progress\(n\) or shard.done\(\)"
+        tf.errors.InvalidArgumentError, match=r"TableMisused: .*call shard.progress\(n\), shard.done\(\)"
     ):
         model.fit(ids, np.zeros(8), batch_size=4, verbose=0)
 
