@@ -13,7 +13,9 @@ from .server_events import Array
 from .session import sum_parts
 from .slot_sets import SlotSet
 from .specs import FTRL, SGD, Adagrad, Adam, Momentum, Normal, TableSpec, Uniform, Zeros
+from .string_ids import hash_strings
 from .tables import Tables, apply_parts, apply_where_present, find_parts
+from .wire_numbers import read_numbers, round_numbers
 
 
 def compile_loops() -> None:
@@ -49,5 +51,7 @@ def _use_table(tables: Tables, name: str, arrays: Sequence[Array], slots: SlotSe
 def _use_as_worker(ids: Array, gradients: Array) -> None:
     """What workers use: their first start finds it, too."""
     sum_parts([(merge(ids)[0], gradients), (ids, gradients)])
-    Routes(SlotTable(1, (), (RunningServer(0, "any", "any"),), (0,) * SLOTS)).group_ids(ids).reorder_rows(gradients)
-    kernels.has_unusable(gradients)
+    grouped = Routes(SlotTable(1, (), (RunningServer(0, "any", "any"),), (0,) * SLOTS)).group_ids(ids)
+    for each in (gradients, round_numbers(gradients, "bfloat16")):
+        kernels.has_unusable(read_numbers(grouped.reorder_rows(each)))
+    hash_strings(["some"], 0)

@@ -227,6 +227,37 @@ def gather_rows(values: Any, rows: Any, out: Any) -> None:
 
 
 @compiled
+def hash_texts(text: Any, ends: Any, seed: int, hashes: Any) -> None:
+    """Writes a hash (int64) of each text by its bytes, its length and `seed`: eight bytes at a time through `mix`.
+
+    `text` (uint8) has one after the other; `ends` (int64) says where each ends.
+    """
+    begun, first = mix(np.uint64(seed) + np.uint64(0x9E3779B97F4A7C15)), 0
+    for position in range(len(ends)):
+        last = ends[position]
+        hashed = mix(begun ^ np.uint64(last - first))
+        while first < last:
+            word = np.uint64(0)
+            for at in range(min(8, last - first)):
+                word |= np.uint64(text[first + at]) << np.uint64(8 * at)
+            hashed = mix(hashed ^ word)
+            first = min(first + 8, last)
+        hashes[position] = np.int64(hashed)
+
+
+@compiled
+def round_bits(numbers: Any, out: Any) -> None:
+    """The bits of float32 numbers (uint32), rounded to bfloat16 (uint16): to the nearest, of two the even one."""
+    for position in range(len(numbers)):
+        bits = np.uint32(numbers[position])
+        if bits & np.uint32(0x7FFFFFFF) > np.uint32(0x7F800000):  # no number: it must not become infinite
+            out[position] = np.uint16(0x7FC0)
+        else:
+            even = (bits >> np.uint32(16)) & np.uint32(1)
+            out[position] = np.uint16((np.uint64(bits) + np.uint64(0x7FFF) + np.uint64(even)) >> np.uint64(16))
+
+
+@compiled
 def fill_uniform(values: Any, rows: Any, ids: Any, low: float, high: float, seed: int) -> None:
     """These rows, one for each of `ids`: uniform between `low` and `high`, by id and `seed` alone."""
     scale = (high - low) * 2.0**-53

@@ -51,7 +51,7 @@ class OpenTable(Tagged):
 @dataclass(frozen=True, slots=True)
 class PullRows(Tagged):
     """Wants rows, and changes nothing. With it comes an array of ids (int64) for each table, all of slots whose primary
-    the server is; with the answer, values (n, columns) float32 for each."""
+    the server is; with the answer, values (n, columns) for each, of its `TableSpec.dtype`."""
 
     tables: Names
     version: Number
@@ -61,8 +61,8 @@ class PullRows(Tagged):
 class PushGradients(Tagged):
     """Applies gradients, and moves the shard's mark in all slots whose primary the server is, also without ids.
 
-    With it come an array of ids, each once and of these slots, and one of gradients, for each table in turn. Answered
-    when the backups have applied it, too. To send it again, under any version, does no harm.
+    With it come an array of ids, each once and of these slots, and one of gradients, of the table's dtype, for each
+    table in turn. Answered when the backups have applied it, too. To send it again, under any version, does no harm.
     """
 
     tables: Names

@@ -19,6 +19,7 @@ from .server_events import Array
 from .specs import TableSpec
 from .table_source import connect_agent
 from .tables import check_usable
+from .wire_numbers import read_numbers, round_numbers
 
 MOST_WAITING = 256
 """Pulls of a table whose gradients have not been pushed."""
@@ -77,8 +78,9 @@ class Pull:
         assert self._grouped is not None
         parts = [rows for _, (rows,) in answers]
         if len(parts) == 1:
-            return self._ids, parts[0], self._inverse
-        return self._grouped.ids, np.concatenate(parts), self._grouped.find_places()[self._inverse]
+            return self._ids, read_numbers(parts[0]), self._inverse
+        rows = read_numbers(np.concatenate(parts))
+        return self._grouped.ids, rows, self._grouped.find_places()[self._inverse]
 
 
 class Push:
@@ -86,7 +88,7 @@ class Push:
 
     Args:
         source: the records.
-        gradients: by table, ids, each once, and their gradients.
+        gradients: by table, ids, each once, and their gradients, of its dtype.
     """
 
     def __init__(self, source: PushSource, gradients: dict[str, tuple[Array, Array]]) -> None:
@@ -237,9 +239,11 @@ class ServersClient:
             waiting[:] = [each for each, array in given if array is None and each.may_come()]
             if parts:
                 found[table] = parts[0] if len(parts) == 1 else sum_parts(parts)
-        for table, (_, gradients) in found.items():
+        for table, (ids, gradients) in found.items():
             if spec := self._specs.get(table):
-                check_usable(spec, gradients)
+                rounded = round_numbers(gradients, spec.dtype)
+                check_usable(spec, rounded)
+                found[table] = ids, rounded
         return found
 
     def _send(self, push: Push) -> None:

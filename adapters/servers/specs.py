@@ -86,6 +86,10 @@ Initializer = Zeros | Uniform | Normal
 """What a row is before its first gradient: by its id and the table's seed alone, on every server and in every run."""
 
 
+Numbers = Literal["float32", "bfloat16", "float16"]
+"""What rows and gradients are on their way; servers keep float32."""
+
+
 @dataclass(frozen=True, slots=True)
 class TableSpec:
     """One table, as every worker declares it.
@@ -97,6 +101,7 @@ class TableSpec:
         seed: of the initializer.
         unusable: what is done with a gradient that is no finite number: the whole push is refused, or the rows of such
             gradients stay as they are.
+        dtype: of rows and gradients on their way between workers and servers.
     """
 
     name: Name
@@ -105,6 +110,7 @@ class TableSpec:
     initializer: Initializer
     seed: int = 0
     unusable: Literal["refuse", "skip"] = "refuse"
+    dtype: Numbers = "float32"
 
     def check(self) -> None:
         """Raises TableMisused."""
@@ -128,9 +134,14 @@ class TableSpec:
 
     def describe_difference(self, other: "TableSpec") -> str:
         """What `other` is in place of this, in words; empty where both are the same."""
-        names = ("columns", "optimizer", "initializer", "seed", "unusable")
+        names = ("columns", "optimizer", "initializer", "seed", "unusable", "dtype")
         pairs = ((name, getattr(self, name), getattr(other, name)) for name in names)
         return ", ".join(f"{name} {other!r} in place of {mine!r}" for name, mine, other in pairs if mine != other)
+
+
+def collision_probability(ids: int) -> float:
+    """That of so many strings some two have the same hash of 64 bits."""
+    return -math.expm1(-ids * (ids - 1) / 2.0**65)
 
 
 BOUNDS = {

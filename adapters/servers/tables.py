@@ -14,11 +14,12 @@ from .rows import Rows, TableFull
 from .server_events import Array, Arrays
 from .slot_sets import SlotSet
 from .specs import TableSpec
+from .wire_numbers import WIRE_DTYPES, read_numbers, round_rows
 
 
 @dataclass(frozen=True, slots=True)
 class TablePart:
-    """What a push has for one table: ids (int64, each once) and gradients (n, columns) float32."""
+    """What a push has for one table: ids (int64, each once) and gradients (n, columns), as they came."""
 
     rows: Rows
     ids: Array
@@ -94,8 +95,16 @@ class Tables:
             raise TableMisused(f"a pull of {len(tables)} tables came with {len(arrays)} arrays")
         for ids in arrays:
             _check_ids(ids, slots)
-        frames.check_size(sum(4 * len(ids) * rows.spec.columns for rows, ids in zip(tables, arrays, strict=True)))
-        return [rows.read(rows.find(ids), ids) for rows, ids in zip(tables, arrays, strict=True)]
+        frames.check_size(
+            sum(
+                WIRE_DTYPES[rows.spec.dtype].itemsize * len(ids) * rows.spec.columns
+                for rows, ids in zip(tables, arrays, strict=True)
+            )
+        )
+        return [
+            round_rows(rows.read(rows.find(ids), ids), rows.spec.dtype)
+            for rows, ids in zip(tables, arrays, strict=True)
+        ]
 
     def read_push(self, names: Sequence[str], arrays: Arrays, slots: SlotSet) -> list[TablePart]:
         """What is pushed for each table. Raises TableMisused."""
@@ -105,10 +114,11 @@ class Tables:
         for name, ids, gradients in zip(names, arrays[::2], arrays[1::2], strict=True):
             rows = self.find_table(name)
             _check_ids(ids, slots)
-            if gradients.dtype != np.float32 or gradients.shape != (len(ids), rows.spec.columns):
+            wanted = WIRE_DTYPES[rows.spec.dtype]
+            if gradients.dtype != wanted or gradients.shape != (len(ids), rows.spec.columns):
                 raise TableMisused(
                     f"table {name!r}: {len(ids)} ids have gradients of {gradients.dtype} {gradients.shape}, and not of "
-                    f"float32 {(len(ids), rows.spec.columns)}"
+                    f"{wanted} {(len(ids), rows.spec.columns)}"
                 )
             check_usable(rows.spec, gradients)
             parts.append(TablePart(rows, ids, gradients))
@@ -141,13 +151,16 @@ class Tables:
         return any(rows.remove_some() for rows in self._tables.values())  # the first that has such rows
 
 
+_BOUNDED = {"float16": ", or too large for float16"}
+
+
 def check_usable(spec: TableSpec, gradients: Array) -> None:
-    """Raises TableMisused where some are no finite numbers, and the table refuses such."""
-    if spec.unusable == "refuse" and kernels.has_unusable(gradients):
+    """Raises TableMisused where some, as they go over the wire, are no finite numbers, and the table refuses such."""
+    if spec.unusable == "refuse" and kernels.has_unusable(read_numbers(gradients)):
         raise TableMisused(
-            f"table {spec.name!r}: a gradient is not a finite number; nothing of this push was applied, its gradients "
-            "are dropped, and its records are not marked. Compute them again, or declare the table with "
-            "unusable='skip' to leave such rows out"
+            f"table {spec.name!r}: a gradient is not a finite number{_BOUNDED.get(spec.dtype, '')}; nothing of this "
+            "push was applied, its gradients are dropped, and its records are not marked. Compute them again, or "
+            "declare the table with unusable='skip' to leave such rows out"
         )
 
 
@@ -163,7 +176,7 @@ def apply_parts(found: Sequence[FoundPart], reuse: bool) -> int:
     """
     made = [each.part.rows.make(each.part.ids, each.places, reuse) for each in found]
     for each, places in zip(found, made, strict=True):
-        each.part.rows.apply(places, each.part.gradients)
+        each.part.rows.apply(places, read_numbers(each.part.gradients))
     return sum(len(each.part.ids) for each in found)
 
 
@@ -172,7 +185,7 @@ def apply_where_present(parts: Sequence[TablePart]) -> None:
     for part in parts:
         places = part.rows.find(part.ids)
         there = np.flatnonzero(places >= 0)
-        part.rows.apply(places[there], part.gradients[there])
+        part.rows.apply(places[there], read_numbers(part.gradients[there]))
 
 
 def _check_ids(ids: Array, slots: SlotSet) -> None:

@@ -32,7 +32,7 @@ SURFACE = lists(
     """,
         "elastic_run.jax": "initialize",
         "elastic_run.tensorflow": "Checkpoint Records ShardsDataset shards_dataset",
-        "elastic_run.servers": "Adagrad Adam FTRL Momentum Normal SGD Uniform Zeros export",
+        "elastic_run.servers": "Adagrad Adam FTRL Momentum Normal SGD Uniform Zeros export string_ids",
         "elastic_run.torch": """
         Attempt Checkpoint ElasticBatchSampler ElasticIterableDataset ElasticLoader Embedding HostsUpdated Records
         State run
