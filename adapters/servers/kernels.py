@@ -138,6 +138,52 @@ def choose_ids(ids: Any, slots: Any, chosen: Any) -> int:
 
 
 @compiled
+def write_slots(ids: Any, slots: Any) -> None:
+    """Writes the slot of each id into `slots`."""
+    for position in range(len(ids)):
+        slots[position] = slot_of(ids[position])
+
+
+@compiled
+def link_rows(first: Any, before: Any, after: Any, rows: Any, slots: Any) -> None:
+    """Puts rows first in the list of their slot; `slots` is by row. In a list, 0 is nothing, and 1 the row 0."""
+    for position in range(len(rows)):
+        row = rows[position]
+        slot = slots[row]
+        following = first[slot]
+        before[row], after[row] = 0, following
+        if following != 0:
+            before[following - 1] = row + 1
+        first[slot] = row + 1
+
+
+@compiled
+def unlink_rows(first: Any, before: Any, after: Any, rows: Any, slots: Any) -> None:
+    """Takes rows out of the list of their slot."""
+    for position in range(len(rows)):
+        row = rows[position]
+        if before[row] != 0:
+            after[before[row] - 1] = after[row]
+        else:
+            first[slots[row]] = after[row]
+        if after[row] != 0:
+            before[after[row] - 1] = before[row]
+        before[row], after[row] = 0, 0
+
+
+@compiled
+def list_rows(first: Any, after: Any, slots: Any, rows: Any) -> None:
+    """Writes the rows of each of these slots, one slot after the other."""
+    count = 0
+    for position in range(len(slots)):
+        row = first[slots[position]]
+        while row != 0:
+            rows[count] = row - 1
+            count += 1
+            row = after[row - 1]
+
+
+@compiled
 def lengthen_part(keys: Any, places: Any, before: int, after: int) -> None:
     """Makes room in one part, whose length becomes `after`: what lies in its first `before` places moves."""
     count = 0

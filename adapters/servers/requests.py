@@ -31,6 +31,7 @@ class PushSource:
         shard_index: of the shard, in the order of all epochs.
         lease: the shard's how many-th: one that follows a lost worker's has a higher number.
         begin, end: records of the shard, in the order of their use.
+        at: when the worker made it, in milliseconds since 1970: the same for all servers, however often it is sent.
     """
 
     dataset: Name
@@ -38,6 +39,7 @@ class PushSource:
     lease: Number
     begin: Number
     end: Number
+    at: Number = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +178,19 @@ class CopyPush(Tagged):
 
 
 @dataclass(frozen=True, slots=True)
+class CopyChange(Tagged):
+    """What a push has changed at the sender in a table whose rows come and go: which there are, the sender decides.
+
+    With it come ids whose rows have gone, and others' rows, as with `CopyRows`.
+    """
+
+    sender: Incarnation
+    number: Number
+    table: Name
+    version: Number
+
+
+@dataclass(frozen=True, slots=True)
 class EndCopy(Tagged):
     """All rows of a copy of these slots are there. With it come its marks, as `Marks.take_slots` gives them.
 
@@ -213,7 +228,16 @@ class AskApplied(Tagged):
 
 
 PeerRequest = (
-    ForwardOpen | ForwardPush | ForwardLease | BeginCopy | CopyRows | CopyPush | EndCopy | ConfirmCopy | AskApplied
+    ForwardOpen
+    | ForwardPush
+    | ForwardLease
+    | BeginCopy
+    | CopyRows
+    | CopyPush
+    | CopyChange
+    | EndCopy
+    | ConfirmCopy
+    | AskApplied
 )
 
 Request = WorkerRequest | PeerRequest

@@ -2,6 +2,7 @@
 
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 
@@ -227,7 +228,8 @@ class ServersClient:
                         raise
                 begin = max(begin, refused.source.end) if same else begin
             if begin < end:
-                self._send(Push(PushSource(dataset, shard_index, lease, begin, end), self._take_gradients()))
+                source = PushSource(dataset, shard_index, lease, begin, end, at=time.time_ns() // 1_000_000)
+                self._send(Push(source, self._take_gradients()))
             self._pushes += 1
 
     def _take_gradients(self) -> dict[str, tuple[Array, Array]]:

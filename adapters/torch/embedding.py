@@ -79,6 +79,9 @@ class Embedding(nn.Module):
             again. What other workers have pushed since may be missing, too.
         dtype: of what it gives: torch.float32, torch.bfloat16 or torch.float16. Rows and gradients travel in it, so
             with half of the bytes. Servers keep float32, and gradients are summed in float32 before they travel.
+        admit_after: an id gets its row with the so manieth push that has it; until then it shares one with other such
+            ids. 0 or 1: with the first.
+        evict: which rows go: `servers.LeastRecent`, `LeastFrequent` or `OlderThan`; None: none.
 
     Ids may be strings: a list, lists of one length, or an array of numpy. Each is its hash of 64 bits under `seed`
     (`elastic_run.servers.string_ids`).
@@ -100,6 +103,8 @@ class Embedding(nn.Module):
         unusable: str = "refuse",
         max_staleness: int = 1,
         dtype: torch.dtype = torch.float32,
+        admit_after: int = 0,
+        evict: specs.Eviction | None = None,
     ) -> None:
         super().__init__()
         if mode not in MODES or unusable not in ("refuse", "skip"):
@@ -108,7 +113,10 @@ class Embedding(nn.Module):
             raise TableMisused(f"max_staleness={max_staleness!r} must be a number of pushes from 0")
         if dtype not in DTYPES:
             raise TableMisused(f"dtype={dtype!r} must be torch.float32, torch.bfloat16 or torch.float16")
-        self.spec = specs.TableSpec(name, dim, optimizer, initializer or specs.Normal(), seed, unusable, DTYPES[dtype])
+        begun = initializer or specs.Normal()
+        self.spec = specs.TableSpec(
+            name, dim, optimizer, begun, seed, unusable, DTYPES[dtype], admit_after=admit_after, evict=evict
+        )
         self._dtype = dtype
         self._has_strings = False
         self._mode = mode
