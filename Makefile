@@ -92,6 +92,8 @@ TEST_PROCESSES ?= $(shell echo $$(($$(nproc) + 1)))
 test: $(BIN)/.dev $(DOCS)/.done etcd tools horovod slurm kubernetes browser  ## every test
 	@# Servers of several tests would compile the same loops at the same time: here it takes a quarter of a minute, once.
 	@$(BIN)/python -c 'from elastic_run.adapters.servers.compiling import compile_loops as once; once()'
+	@# As pip does with what it installs: where PYTHONDONTWRITEBYTECODE is set, each of thousands of starts would compile anew.
+	@$(BIN)/python -m compileall -q adapters elastic_agent launcher master rendezvous src
 	ELASTIC_RUN_EXAMPLES=1 $(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadgroup
 
 # Of a cluster of yours: namespaces are made there, and deleted again. A user who may make none is one of an empty

@@ -40,8 +40,9 @@ def apply_event(state: NodeState, event: NodeEvent, now: float) -> NodeState:
                 return state
             return replace(state, notice=Notice("leave", 0, now, why))
         case node_events.Registering(stale):
-            # The end of an earlier run that it knows stays another's, also where the store has removed that.
-            return replace(state, known=replace(known, header=state.header, stale=stale))
+            # The end of an earlier run stays another's, also where the store has removed that by now.
+            others = known.header and known.header.final and known.header.run in (known.stale, stale)
+            return replace(state, known=replace(known, header=None if others else known.header, stale=stale))
         case node_events.KeyWritten(registration, report):
             return replace(
                 state,

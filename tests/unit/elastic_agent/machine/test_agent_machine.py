@@ -4,7 +4,7 @@ import signal
 from dataclasses import replace
 from typing import get_args
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from elastic_run.elastic_agent.machine import node_events, plan
@@ -155,6 +155,7 @@ def test_workers_run_only_for_a_member_in_the_round_that_it_knows(life: list[tup
 
 
 @settings(max_examples=examples(1000, 60), deadline=None)
+@example([(0.1, read(1, "succeeded", "Q", mine=False))], node_events.Registering("Q"))
 @given(lives, told)
 def test_what_is_heard_twice_changes_what_it_did(life: list[tuple[float, NodeEvent]], event: NodeEvent) -> None:
     """But for what is counted, and a second signal."""
