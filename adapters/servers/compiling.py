@@ -12,8 +12,10 @@ from .rows import FIRST_PLACES
 from .server_events import Array
 from .session import sum_parts
 from .slot_sets import SlotSet
-from .specs import FTRL, SGD, Adagrad, Adam, Momentum, Normal, TableSpec, Uniform, Zeros
+from .specs import FTRL, SGD, Adagrad, Adam, LeastRecent, Momentum, Normal, TableSpec, Uniform, Zeros
+from .string_ids import hash_strings
 from .tables import Tables, apply_parts, apply_where_present, find_parts
+from .wire_numbers import read_numbers, round_numbers
 
 
 def compile_loops() -> None:
@@ -27,15 +29,20 @@ def compile_loops() -> None:
             name = f"{optimizer.code} {initializer.code}"
             tables.open_table(TableSpec(name, 1, optimizer, initializer))
             _use_table(tables, name, [ids, gradients], slots, some)
+    tables.open_table(TableSpec("managed", 1, SGD(1.0), Zeros(), admit_after=2, evict=LeastRecent(rows=SLOTS)))
+    for _ in range(2):  # seen, and admitted
+        _use_table(tables, "managed", [ids, gradients], slots, some)
     many = np.arange(kernels.PARTS * FIRST_PLACES)  # so that its parts are lengthened
-    rows = tables.find_table("SGD Zeros")
-    rows.make(many, rows.find(many))
+    for name in ("SGD Zeros", "managed"):
+        rows = tables.find_table(name)
+        rows.make(many, rows.find(many))
+    rows.evict_rows(np.arange(SLOTS), np.zeros(SLOTS, np.bool_))
     _use_as_worker(ids, gradients)
 
 
 def _use_table(tables: Tables, name: str, arrays: Sequence[Array], slots: SlotSet, some: SlotSet) -> None:
     parts = tables.read_push((name,), arrays, slots)
-    apply_parts(find_parts(parts), reuse=True)
+    apply_parts(find_parts(parts), reuse=True, at=0)
     apply_where_present([part.choose_slots(some) for part in parts])
     tables.pull_rows((name,), [arrays[0][:1].copy()], some | slots)
     rows = tables.find_table(name)
@@ -49,5 +56,7 @@ def _use_table(tables: Tables, name: str, arrays: Sequence[Array], slots: SlotSe
 def _use_as_worker(ids: Array, gradients: Array) -> None:
     """What workers use: their first start finds it, too."""
     sum_parts([(merge(ids)[0], gradients), (ids, gradients)])
-    Routes(SlotTable(1, (), (RunningServer(0, "any", "any"),), (0,) * SLOTS)).group_ids(ids).reorder_rows(gradients)
-    kernels.has_unusable(gradients)
+    grouped = Routes(SlotTable(1, (), (RunningServer(0, "any", "any"),), (0,) * SLOTS)).group_ids(ids)
+    for each in (gradients, round_numbers(gradients, "bfloat16")):
+        kernels.has_unusable(read_numbers(grouped.reorder_rows(each)))
+    hash_strings(["some"], 0)

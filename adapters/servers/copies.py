@@ -14,14 +14,15 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from .managed_table import TableChange
 from .marks import Marks
 from .outbox import Outbox
-from .requests import BeginCopy, ConfirmCopy, CopyPush, CopyRows, EndCopy, Reply
+from .requests import BeginCopy, ConfirmCopy, CopyChange, CopyPush, CopyRows, EndCopy, Reply
 from .rows import Rows
 from .server_events import Arrays, CopiesWhole, Peer, SayWords, WantTurn
 from .slot_roles import SlotRoles, union_of
 from .slot_sets import NO_SLOTS, SlotSet, read_slots, write_slots
-from .tables import TablePart, Tables, apply_where_present
+from .tables import TablePart, Tables, apply_where_present, choose_of
 
 PIECE, PIECE_BYTES = 16_384, 1 << 22
 """Rows that are copied at a time, and what they may take here: a few milliseconds."""
@@ -184,17 +185,26 @@ class Copies:
             peer, EndCopy(self._me, copy.number, write_slots(copy.slots), names, self._version), arrays
         )
 
-    def send_applied(self, parts: Sequence[TablePart], slots: SlotSet) -> None:
+    def send_applied(self, parts: Sequence[TablePart], changes: Sequence[TableChange], slots: SlotSet) -> None:
         """A push was applied here in these slots, a moment ago: the copies have it as well. The next may begin."""
+        plain = [part for part in parts if part.managed is None]
         for peer, copy in self._active.items():
-            if copy.stalled:
+            if copy.stalled or not (wanted := slots & copy.slots).any():
                 continue
-            chosen = [part.choose_slots(slots & copy.slots) for part in parts] if (slots & copy.slots).any() else []
+            chosen = [part.choose_slots(wanted) for part in plain]
             if chosen := [part for part in chosen if len(part.ids)]:
                 names = tuple(part.rows.spec.name for part in chosen)
                 arrays = [array for part in chosen for array in (part.ids, part.gradients)]
-                copy.behind.append(sum(each.nbytes for each in arrays))
-                self._outbox.tell_peer(peer, CopyPush(self._me, copy.number, names, self._version), arrays)
+                self._send_behind(peer, copy, CopyPush(self._me, copy.number, names, self._version), arrays)
+            for change in changes:
+                ids, gone = choose_of(change.ids, wanted), choose_of(change.gone, wanted)
+                if len(ids) or len(gone):
+                    request = CopyChange(self._me, copy.number, change.rows.spec.name, self._version)
+                    self._send_behind(peer, copy, request, [gone, *change.rows.copy_ids(ids)])
+
+    def _send_behind(self, peer: Peer, copy: CopyUnderWay, request: CopyPush | CopyChange, arrays: Arrays) -> None:
+        copy.behind.append(sum(each.nbytes for each in arrays))
+        self._outbox.tell_peer(peer, request, arrays)
 
     def wake_idle(self) -> None:
         """No push is on its way any more."""
@@ -208,7 +218,7 @@ class Copies:
         self._outbox.add_effect(WantTurn())
 
     def take_answer(
-        self, peer: Peer, request: BeginCopy | CopyRows | CopyPush | EndCopy | ConfirmCopy, reply: Reply
+        self, peer: Peer, request: BeginCopy | CopyRows | CopyPush | CopyChange | EndCopy | ConfirmCopy, reply: Reply
     ) -> None:
         """Of what was told here."""
         if isinstance(request, ConfirmCopy):
@@ -217,7 +227,7 @@ class Copies:
         copy = self._active.get(peer)
         if copy is None or copy.number != request.number:
             return
-        if isinstance(request, CopyPush):
+        if isinstance(request, CopyPush | CopyChange):
             copy.behind.popleft()
         if reply.refused == "copy" or (reply.refused == "moved" and reply.version <= self._version):
             self.restart_copy(peer)
@@ -226,7 +236,7 @@ class Copies:
                 self._told.add(peer)
                 self._outbox.add_effect(SayWords(f"a server that is to get a copy refuses it: {reply.text}"))
             copy.stalled, copy.closing, copy.ready = True, False, False
-        elif copy.stalled or isinstance(request, CopyPush):
+        elif copy.stalled or isinstance(request, CopyPush | CopyChange):
             pass
         elif isinstance(request, EndCopy):
             del self._active[peer]
@@ -320,7 +330,7 @@ class Arrivals:
         self._last[request.sender] = request.number
         self._under_way[request.sender] = request.number, read_slots(request.slots)
 
-    def take_part(self, request: CopyRows | CopyPush | EndCopy, arrays: Arrays, reuse: bool) -> bool:
+    def take_part(self, request: CopyRows | CopyPush | CopyChange | EndCopy, arrays: Arrays, reuse: bool) -> bool:
         """Whether it is of a copy that is under way. Raises TableMisused, ValueError. See `Rows.make` for `reuse`."""
         number, slots = self._under_way.get(request.sender, (0, NO_SLOTS))
         if number != request.number:
@@ -330,6 +340,10 @@ class Arrivals:
                 self._tables.find_table(request.table).put_piece(arrays, reuse)
             case CopyPush():
                 apply_where_present(self._tables.read_push(request.tables, arrays, slots))
+            case CopyChange():
+                rows = self._tables.find_table(request.table)
+                rows.remove_ids(arrays[0])
+                rows.put_piece(arrays[1:], reuse)
             case EndCopy():
                 if (read_slots(request.slots) ^ slots).any():
                     return False

@@ -138,6 +138,52 @@ def choose_ids(ids: Any, slots: Any, chosen: Any) -> int:
 
 
 @compiled
+def write_slots(ids: Any, slots: Any) -> None:
+    """Writes the slot of each id into `slots`."""
+    for position in range(len(ids)):
+        slots[position] = slot_of(ids[position])
+
+
+@compiled
+def link_rows(first: Any, before: Any, after: Any, rows: Any, slots: Any) -> None:
+    """Puts rows first in the list of their slot; `slots` is by row. In a list, 0 is nothing, and 1 the row 0."""
+    for position in range(len(rows)):
+        row = rows[position]
+        slot = slots[row]
+        following = first[slot]
+        before[row], after[row] = 0, following
+        if following != 0:
+            before[following - 1] = row + 1
+        first[slot] = row + 1
+
+
+@compiled
+def unlink_rows(first: Any, before: Any, after: Any, rows: Any, slots: Any) -> None:
+    """Takes rows out of the list of their slot."""
+    for position in range(len(rows)):
+        row = rows[position]
+        if before[row] != 0:
+            after[before[row] - 1] = after[row]
+        else:
+            first[slots[row]] = after[row]
+        if after[row] != 0:
+            before[after[row] - 1] = before[row]
+        before[row], after[row] = 0, 0
+
+
+@compiled
+def list_rows(first: Any, after: Any, slots: Any, rows: Any) -> None:
+    """Writes the rows of each of these slots, one slot after the other."""
+    count = 0
+    for position in range(len(slots)):
+        row = first[slots[position]]
+        while row != 0:
+            rows[count] = row - 1
+            count += 1
+            row = after[row - 1]
+
+
+@compiled
 def lengthen_part(keys: Any, places: Any, before: int, after: int) -> None:
     """Makes room in one part, whose length becomes `after`: what lies in its first `before` places moves."""
     count = 0
@@ -224,6 +270,37 @@ def gather_rows(values: Any, rows: Any, out: Any) -> None:
     for position in range(len(rows)):
         row = rows[position]
         out[position] = values[row]
+
+
+@compiled
+def hash_texts(text: Any, ends: Any, seed: int, hashes: Any) -> None:
+    """Writes a hash (int64) of each text by its bytes, its length and `seed`: eight bytes at a time through `mix`.
+
+    `text` (uint8) has one after the other; `ends` (int64) says where each ends.
+    """
+    begun, first = mix(np.uint64(seed) + np.uint64(0x9E3779B97F4A7C15)), 0
+    for position in range(len(ends)):
+        last = ends[position]
+        hashed = mix(begun ^ np.uint64(last - first))
+        while first < last:
+            word = np.uint64(0)
+            for at in range(min(8, last - first)):
+                word |= np.uint64(text[first + at]) << np.uint64(8 * at)
+            hashed = mix(hashed ^ word)
+            first = min(first + 8, last)
+        hashes[position] = np.int64(hashed)
+
+
+@compiled
+def round_bits(numbers: Any, out: Any) -> None:
+    """The bits of float32 numbers (uint32), rounded to bfloat16 (uint16): to the nearest, of two the even one."""
+    for position in range(len(numbers)):
+        bits = np.uint32(numbers[position])
+        if bits & np.uint32(0x7FFFFFFF) > np.uint32(0x7F800000):  # no number: it must not become infinite
+            out[position] = np.uint16(0x7FC0)
+        else:
+            even = (bits >> np.uint32(16)) & np.uint32(1)
+            out[position] = np.uint16((np.uint64(bits) + np.uint64(0x7FFF) + np.uint64(even)) >> np.uint64(16))
 
 
 @compiled

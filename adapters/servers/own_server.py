@@ -63,7 +63,7 @@ class OwnServer:
 
     def put_exported(self, folder: Path) -> None:
         """Gives the tables that are open the rows that `export_tables` has written. Raises TableMisused, OSError."""
-        for spec in self._tables.specs:
+        for spec in self._tables.declared_specs:
             of_table, rows = folder / quote(spec.name, safe=""), self._tables.find_table(spec.name)
             if not of_table.is_dir():
                 raise TableMisused(f"{folder} has no rows of table {spec.name!r}: it is of another model")
@@ -91,9 +91,9 @@ class OwnServer:
                     return Reply(), []
                 found = find_parts(parts)
                 self._tables.check_room(found)
-                count = apply_parts(found, reuse=True)
+                apply_parts(found, reuse=True, at=source.at)
                 self._marks.advance(source, ALL_SLOTS)
-                return Reply(count=count), []
+                return Reply(), []
             case ReadMarks(dataset, shard_index, lease):
                 self._marks.begin_lease(dataset, shard_index, lease)
                 return Reply(marks=self._marks.read(dataset, shard_index, ALL_SLOTS)), []

@@ -258,11 +258,11 @@ class PushQueue:
         if not new.any():
             return 0
         found = _choose_found(task, new)
-        count = apply_parts(found, reuse=not self._copies.are_under_way)
+        changes = apply_parts(found, reuse=not self._copies.are_under_way, at=source.at)
         self._marks.advance(source, task.slots)
         self._withdrawn = [each for each in self._withdrawn if not self._is_applied(each)]
-        self._copies.send_applied([each.part for each in found], new)
-        return count
+        self._copies.send_applied([each.part for each in found], changes, new)
+        return sum(len(each.part.ids) for each in found)
 
     def _is_applied(self, task: QueuedTask) -> bool:
         """Whether all of a push is in all of its slots."""
@@ -358,7 +358,7 @@ class PushQueue:
             raise RowsMissing(f"a push that its primary has judged does not fit here: {error}") from None
         if new.any():
             chosen = parts if new is slots else [part.choose_slots(new) for part in parts]
-            apply_parts(find_parts(chosen), reuse=not self._copies.are_under_way)
+            apply_parts(find_parts(chosen), reuse=not self._copies.are_under_way, at=source.at)
         if slots.any():
             self._marks.advance(source, slots)
 

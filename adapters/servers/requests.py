@@ -32,6 +32,7 @@ class PushSource:
         shard_index: of the shard, in the order of all epochs.
         lease: the shard's how many-th: one that follows a lost worker's has a higher number.
         begin, end: records of the shard, in the order of their use.
+        at: when the worker made it, in milliseconds since 1970: the same for all servers, however often it is sent.
     """
 
     dataset: Name
@@ -39,6 +40,7 @@ class PushSource:
     lease: Number
     begin: Number
     end: Number
+    at: Number = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,8 @@ class OpenTable(Tagged):
 @dataclass(frozen=True, slots=True)
 class PullRows(Tagged):
     """Wants rows, and changes nothing. With it comes an array of ids (int64) for each table, all of slots whose primary
-    the server is; with the answer, values (n, columns) float32 for each.
+    the server is; with the answer, values (n, columns) for each, of its
+    `TableSpec.dtype`.
 
     Attributes:
         given: ids that the worker's batch had before each was taken once; 0 where another server is told of them.
@@ -67,8 +70,8 @@ class PullRows(Tagged):
 class PushGradients(Tagged):
     """Applies gradients, and moves the shard's mark in all slots whose primary the server is, also without ids.
 
-    With it come an array of ids, each once and of these slots, and one of gradients, for each table in turn. Answered
-    when the backups have applied it, too. To send it again, under any version, does no harm.
+    With it come an array of ids, each once and of these slots, and one of gradients, of the table's dtype, for each
+    table in turn. Answered when the backups have applied it, too. To send it again, under any version, does no harm.
     """
 
     tables: Names
@@ -182,6 +185,19 @@ class CopyPush(Tagged):
 
 
 @dataclass(frozen=True, slots=True)
+class CopyChange(Tagged):
+    """What a push has changed at the sender in a table whose rows come and go: which there are, the sender decides.
+
+    With it come ids whose rows have gone, and others' rows, as with `CopyRows`.
+    """
+
+    sender: Incarnation
+    number: Number
+    table: Name
+    version: Number
+
+
+@dataclass(frozen=True, slots=True)
 class EndCopy(Tagged):
     """All rows of a copy of these slots are there. With it come its marks, as `Marks.take_slots` gives them.
 
@@ -219,7 +235,16 @@ class AskApplied(Tagged):
 
 
 PeerRequest = (
-    ForwardOpen | ForwardPush | ForwardLease | BeginCopy | CopyRows | CopyPush | EndCopy | ConfirmCopy | AskApplied
+    ForwardOpen
+    | ForwardPush
+    | ForwardLease
+    | BeginCopy
+    | CopyRows
+    | CopyPush
+    | CopyChange
+    | EndCopy
+    | ConfirmCopy
+    | AskApplied
 )
 
 Request = WorkerRequest | PeerRequest

@@ -29,7 +29,8 @@ class GroupedIds:
     def reorder_rows(self, rows: Array) -> Array:
         """Rows (n, columns) of the ids as they were given, in the order of `ids`."""
         out = np.empty_like(rows)
-        kernels.gather_rows(rows, self.order, out)
+        bits = np.uint16 if rows.itemsize == 2 else rows.dtype  # numba has no float16
+        kernels.gather_rows(rows.view(bits), self.order, out.view(bits))
         return out
 
     def find_places(self) -> Array:

@@ -6,18 +6,17 @@ what stands still for that is one part of many. A row never moves: one that is r
 are to go are removed some at a time.
 """
 
-import contextlib
-import mmap
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from ...master.servers.slot_table import NOBODY, SLOTS
 from . import kernels
+from .reserved_memory import reserve
+from .row_use import RowUse, SlotClocks
 from .server_events import Array
 from .slot_sets import NO_SLOTS, SlotSet
-from .specs import FTRL, SGD, Adagrad, Adam, Momentum, Normal, Optimizer, TableSpec, Uniform, Zeros
+from .specs import FTRL, SGD, Adagrad, Adam, Momentum, Normal, TableSpec, Uniform, Zeros
 
 FIRST_PLACES = 64
 """In each part of an empty index."""
@@ -25,14 +24,13 @@ FIRST_PLACES = 64
 FULL = 0.6
 """Share of a part's places that may be taken; then it becomes twice as long."""
 
-NO_RESERVE = 0x4000
-"""Linux's MAP_NORESERVE, of which Python's `mmap` has no name: what is not written takes nothing."""
-
 SPARE = 2
 """How many times the memory that was given a table has room for, in virtual memory: a backup may not refuse."""
 
 WINDOW = 1 << 18
 """Places that are looked at for one piece."""
+
+NO_IDS: Array = np.empty(0, np.int64)
 
 MOST_REMOVED = 16_384
 """Rows at a time: some milliseconds."""
@@ -48,6 +46,7 @@ class Rows:
     Args:
         spec: what it is.
         memory: bytes that it may take; the caller sees to it that it does not make many more rows.
+        clocks: of its slots, where rows of it are evicted; None: its own.
 
     Attributes:
         spec: as given.
@@ -56,33 +55,33 @@ class Rows:
         skipped: gradients that were left out, because they have a number that is not finite.
     """
 
-    def __init__(self, spec: TableSpec, memory: int) -> None:
+    def __init__(self, spec: TableSpec, memory: int, clocks: SlotClocks | None = None) -> None:
         self.spec = spec
-        self._begun = begun = _first_state(spec.optimizer)
-        counts_steps = isinstance(spec.optimizer, Adam)
-        self.row_bytes = (
-            10 + 4 * spec.columns * (1 + len(begun)) + 8 * counts_steps + round(32 / FULL)
-        )  # where the index has just become twice as long
+        self.row_bytes = spec.row_bytes
+        begun, counts_steps = spec.first_state, isinstance(spec.optimizer, Adam)
         self._most = most = SPARE * memory // self.row_bytes + 1
         self.end = 0
         self.skipped = 0
         places = 2 * FIRST_PLACES
         while places * FULL * kernels.PARTS < 2 * most:  # a part may have twice its share
             places *= 2
-        self._keys = _reserve((kernels.PARTS, places), np.int64)
-        self._places = _reserve((kernels.PARTS, places), np.int64)
+        self._keys = reserve((kernels.PARTS, places), np.int64)
+        self._places = reserve((kernels.PARTS, places), np.int64)
         self._masks = np.full(kernels.PARTS, FIRST_PLACES - 1, np.uint64)
         self._held = np.zeros(kernels.PARTS, np.int64)
         self._free = np.empty(0, np.int64)  # the first `_freed` of it are free places
         self._freed = 0
-        self._ids = _reserve((most,), np.int64)
-        self._slots = _reserve((most,), np.int16)  # NOBODY: the place is free
+        self._ids = reserve((most,), np.int64)
+        self._slots = reserve((most,), np.int16)  # NOBODY: the place is free
         self._counts = np.zeros(SLOTS, np.int64)  # of rows, by slot
         self._gone = NO_SLOTS  # slots whose rows are to be removed
         self._looked = 0  # for those, before this place
-        self._values = _reserve((most, spec.columns), np.float32)
-        self._states = [_reserve((most, spec.columns), np.float32) for _ in begun]
-        self._steps = _reserve((most if counts_steps else 0,), np.int64)
+        self._values = reserve((most, spec.columns), np.float32)
+        self._states = [reserve((most, spec.columns), np.float32) for _ in begun]
+        self._steps = reserve((most if counts_steps else 0,), np.int64)
+        self._use: RowUse | None = None
+        if spec.evict is not None:
+            self._use = RowUse(spec.evict, spec.limit, most, clocks or SlotClocks(spec.evict))
 
     def find(self, ids: Array) -> Array:
         """The row of each id (int64), `kernels.MISSING` where it has none."""
@@ -128,22 +127,52 @@ class Rows:
         """Their rows are to be removed, by `remove_some`. Until all are, nothing may be made in these slots."""
         self._gone = (self._gone | slots) & (self._counts > 0)
         self._looked = 0
+        if self._use is not None:
+            self._use.forget_slots(slots)
 
     def remove_some(self) -> bool:
         """Removes a few of those that are to go, and makes their places free. Whether there are more."""
         if not self._gone.any():
             return False
         rows, self._looked = self._choose(self._looked, self._gone, MOST_REMOVED)
+        self._remove_rows(rows)
+        self._gone = self._gone & (self._counts > 0)
+        return bool(self._gone.any())
+
+    def remove_ids(self, ids: Array) -> Array:
+        """Those of them that have rows, which go."""
+        rows = self.find(ids)
+        there = rows >= 0
+        self._remove_rows(rows[there])
+        return ids[there]
+
+    def touch_rows(self, rows: Array) -> None:
+        """They are trained on now, by the clocks."""
+        if self._use is not None:
+            self._use.touch(rows, self._slots)
+
+    def evict_rows(self, slots: Array, due: Array) -> Array:
+        """Removes what is too much in these slots (int64, each once). The ids. See `RowUse.choose_surplus`."""
+        if self._use is None:
+            return NO_IDS
+        rows = self._use.choose_surplus(slots, due, self._counts, self._ids)
+        ids = self._ids[rows]
+        self._remove_rows(rows)
+        return ids
+
+    def _remove_rows(self, rows: Array) -> None:
+        if not len(rows):
+            return
         ids = self._ids[rows]
         kernels.remove_ids(self._keys, self._places, self._masks, ids)
         self._held -= kernels.count_parts(ids)
         self._counts -= np.bincount(self._slots[rows], minlength=SLOTS)
+        if self._use is not None:
+            self._use.remove_rows(rows, self._slots)
         self._slots[rows] = NOBODY
-        for each in (self._values, *self._states, *self._steps_if_any()):
+        for each in self._list_arrays():
             each[rows] = 0  # as the next row there finds a place that was never used
         self._add_free(rows[::-1])
-        self._gone = self._gone & (self._counts > 0)
-        return bool(self._gone.any())
 
     def _add_free(self, rows: Array) -> None:
         if (count := self._freed + len(rows)) > len(self._free):
@@ -168,10 +197,7 @@ class Rows:
 
     def apply(self, rows: Array, gradients: Array) -> None:
         """One step of the optimizer on each row, all different; `gradients`: (n, columns) float32."""
-        if self.spec.unusable == "skip" and kernels.has_unusable(gradients):
-            usable = np.isfinite(gradients).all(axis=1)
-            self.skipped += int(len(rows) - usable.sum())
-            rows, gradients = rows[usable], gradients[usable]
+        rows, gradients = self.leave_out(rows, gradients)
         values, states, f4 = self._values, self._states, np.float32
         match self.spec.optimizer:
             case SGD(lr):
@@ -185,6 +211,14 @@ class Rows:
             case FTRL(lr, beta, l1, l2):
                 kernels.apply_ftrl(values, *states, rows, gradients, lr, beta, l1, l2)
 
+    def leave_out(self, array: Array, gradients: Array) -> tuple[Array, Array]:
+        """What there is for each gradient, and the gradient, of those that are finite, if the table skips others."""
+        if self.spec.unusable != "skip" or not kernels.has_unusable(gradients):
+            return array, gradients
+        usable = np.isfinite(gradients).all(axis=1)
+        self.skipped += int(len(array) - usable.sum())
+        return array[usable], gradients[usable]
+
     def read_piece(self, first: int, slots: SlotSet) -> tuple[Array, Array, int]:
         """The ids and values of some rows of these slots from a place on, and from where the next piece is."""
         rows, following = self._choose(first, slots, max(1, min(65_536, (1 << 26) // self.row_bytes)))
@@ -193,17 +227,27 @@ class Rows:
     def copy_piece(self, first: int, slots: SlotSet, size: int) -> tuple[list[Array], int]:
         """As `read_piece`, with all that the rows are: what `put_piece` takes."""
         rows, following = self._choose(first, slots, size)
-        return [each[rows] for each in (self._ids, self._values, *self._states, *self._steps_if_any())], following
+        return self._copy_rows(rows), following
+
+    def copy_ids(self, ids: Array) -> list[Array]:
+        """As `copy_piece`, of those of these ids that have rows."""
+        rows = self.find(ids)
+        return self._copy_rows(rows[rows >= 0])
+
+    def _copy_rows(self, rows: Array) -> list[Array]:
+        return [each[rows] for each in (self._ids, *self._list_arrays())]
 
     def put_piece(self, arrays: Sequence[Array], reuse: bool = True) -> None:
         """Rows as another server has them; ValueError where the arrays are not of this table."""
-        mine = (self._values, *self._states, *self._steps_if_any())
+        mine = self._list_arrays()
         ids, *parts = arrays
         if [(each.dtype, each.shape) for each in parts] != [(own.dtype, (len(ids), *own.shape[1:])) for own in mine]:
             raise ValueError(f"these are no rows of table {self.spec.name!r}")
         rows = self.make(ids, self.find(ids), reuse)
         for own, part in zip(mine, parts, strict=True):
             own[rows] = part
+        if self._use is not None:
+            self._use.follow_rows(rows, self._slots)
 
     def _choose(self, first: int, slots: SlotSet, size: int) -> tuple[Array, int]:
         last = min(first + WINDOW, self.end)
@@ -212,8 +256,10 @@ class Rows:
             return rows, max(first, last)
         return rows[:size], int(rows[size])
 
-    def _steps_if_any(self) -> tuple[Array, ...]:
-        return (self._steps,) if len(self._steps) else ()
+    def _list_arrays(self) -> tuple[Array, ...]:
+        """All that a row is, but for its id."""
+        steps = (self._steps,) if len(self._steps) else ()
+        return (self._values, *self._states, *steps, *(self._use.arrays if self._use is not None else ()))
 
     def _lengthen(self, part: int, more: int) -> None:
         before = after = int(self._masks[part]) + 1
@@ -229,8 +275,10 @@ class Rows:
         self._ids[rows] = ids
         kernels.write_slots_of(ids, rows, self._slots, self._counts)
         self._held += kernels.count_parts(ids)
+        if self._use is not None:
+            self._use.add_rows(rows, self._slots)
         self._initialize(self._values, rows, ids)
-        for state, value in zip(self._states, self._begun, strict=True):
+        for state, value in zip(self._states, self.spec.first_state, strict=True):
             if value:
                 state[rows] = value
 
@@ -249,27 +297,3 @@ class Rows:
 def _with_nobody(slots: SlotSet) -> SlotSet:
     """With False at the end, which is what the slot of a free place finds."""
     return np.append(slots, False)
-
-
-def _first_state(optimizer: Optimizer) -> tuple[float, ...]:
-    """What each array of state beside the rows begins with."""
-    match optimizer:
-        case SGD():
-            return ()
-        case Momentum():
-            return (0.0,)
-        case Adagrad():
-            return (optimizer.initial_accumulator_value,)
-        case Adam() | FTRL():
-            return (0.0, 0.0)
-
-
-def _reserve(shape: tuple[int, ...], dtype: Any) -> Array:
-    """An array of zeros whose pages are taken when they are first written."""
-    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
-    if not size:
-        return np.zeros(shape, dtype)
-    memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NO_RESERVE)
-    with contextlib.suppress(OSError):  # a kernel without huge pages knows no such advice
-        memory.madvise(mmap.MADV_NOHUGEPAGE)  # or the first row of each part would take 2 MiB
-    return np.frombuffer(memory, dtype).reshape(shape)

@@ -22,6 +22,7 @@ from .requests import (
     AskApplied,
     BeginCopy,
     ConfirmCopy,
+    CopyChange,
     CopyPush,
     CopyRows,
     EndCopy,
@@ -214,7 +215,7 @@ class ServerMachine:
     def _take_told(self, asked: ServerAsked, request: PeerRequest) -> None:
         """What another server asks. Of a version that is to be read here, it waits."""
         try:
-            if request.version < self.version and not isinstance(request, CopyRows | CopyPush | EndCopy):
+            if request.version < self.version and not isinstance(request, CopyRows | CopyPush | CopyChange | EndCopy):
                 self._answer(asked, Reply("moved"))
             elif request.version > self.version or self._must_wait(request):
                 self._parked.append(asked)
@@ -255,7 +256,7 @@ class ServerMachine:
                 if not self._arrivals.accepts_copy(request, self._roles):
                     return Reply("copy")
                 self._arrivals.begin_copy(request)
-            case CopyRows() | CopyPush() | EndCopy():
+            case CopyRows() | CopyPush() | CopyChange() | EndCopy():
                 if not self._arrivals.take_part(request, asked.arrays, not self._copies.are_under_way):
                     return Reply("copy")
             case ConfirmCopy(sender, text, _):

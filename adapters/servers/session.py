@@ -2,6 +2,7 @@
 
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +23,7 @@ from .specs import TableSpec
 from .step_clock import StepClock, start_clock
 from .table_source import connect_agent, kept_here
 from .tables import check_usable
+from .wire_numbers import read_numbers, round_numbers
 
 OWN_STALENESS = 1
 """Pushes of this worker that rows which were fetched ahead may lack, where a table has no bound."""
@@ -91,8 +93,9 @@ class Pull:
         assert self._grouped is not None
         parts = [rows for _, (rows,) in answers]
         if len(parts) == 1:
-            return self._ids, parts[0], self._inverse
-        return self._grouped.ids, np.concatenate(parts), self._grouped.find_places()[self._inverse]
+            return self._ids, read_numbers(parts[0]), self._inverse
+        rows = read_numbers(np.concatenate(parts))
+        return self._grouped.ids, rows, self._grouped.find_places()[self._inverse]
 
 
 class Push:
@@ -100,7 +103,7 @@ class Push:
 
     Args:
         source: the records.
-        gradients: by table, ids, each once, and their gradients.
+        gradients: by table, ids, each once, and their gradients, of its dtype.
     """
 
     def __init__(self, source: PushSource, gradients: dict[str, tuple[Array, Array]]) -> None:
@@ -286,7 +289,8 @@ class ServersClient:
                         raise
                 begin = max(begin, refused.source.end) if same else begin
             if begin < end:
-                self._send(Push(PushSource(dataset, shard_index, lease, begin, end), self._take_gradients()))
+                source = PushSource(dataset, shard_index, lease, begin, end, at=time.time_ns() // 1_000_000)
+                self._send(Push(source, self._take_gradients()))
             self._pushes += 1
             if self.clock:
                 self.clock.count_push()
@@ -306,9 +310,11 @@ class ServersClient:
             waiting[:] = [each for each, array in given if array is None and each.may_come()]
             if parts:
                 found[table] = parts[0] if len(parts) == 1 else sum_parts(parts)
-        for table, (_, gradients) in found.items():
+        for table, (ids, gradients) in found.items():
             if spec := self._specs.get(table):
-                check_usable(spec, gradients)
+                rounded = round_numbers(gradients, spec.dtype)
+                check_usable(spec, rounded)
+                found[table] = ids, rounded
         return found
 
     def _send(self, push: Push) -> None:

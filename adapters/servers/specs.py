@@ -1,14 +1,17 @@
 """What a table of embeddings is, as the script says it and as it goes to the servers (values)."""
 
 import math
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from ...rendezvous.base.frozen import dataclass, fields
+from ...master.servers.slot_table import SLOTS
+from ...rendezvous.base.frozen import dataclass, fields, replace
 from ...rendezvous.wire.fields import Number
 from ...rendezvous.wire.values import Tagged, Text
 from .errors import TableMisused
 
-Name = Annotated[str, Text(200, printable=True)]
+MOST_NAME = 200
+
+Name = Annotated[str, Text(MOST_NAME, printable=True)]
 
 MOST_COLUMNS = 4096
 """Of a row."""
@@ -91,6 +94,53 @@ Initializer = Zeros | Uniform | Normal
 
 
 @dataclass(frozen=True, slots=True)
+class LeastRecent(Tagged):
+    """A table of no more than so many rows, or bytes of rows: those go first that were trained on the longest ago.
+
+    Of copies on other servers nothing is counted. Each slot keeps its share: rows that go are those of the least recent
+    push in their slot, not in the whole table.
+    """
+
+    rows: int = 0
+    bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LeastFrequent(Tagged):
+    """As `LeastRecent`: those go first that the fewest pushes have trained; of several the least recent."""
+
+    rows: int = 0
+    bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class OlderThan(Tagged):
+    """Rows go that no push has trained for so long, at the latest an eighth of that later, when their slot is trained.
+
+    The time is that of workers. With a limit, rows go as with `LeastRecent`, too.
+    """
+
+    seconds: float
+    rows: int = 0
+    bytes: int = 0
+
+
+Eviction = LeastRecent | LeastFrequent | OlderThan
+"""Which rows go."""
+
+MOST_ADMIT_AFTER = 1 << 20
+
+MOST_SECONDS = 1e9
+
+INDEX_BYTES = 53
+"""That a row takes in its table's index, where that has just become twice as long."""
+
+
+Numbers = Literal["float32", "bfloat16", "float16"]
+"""What rows and gradients are on their way; servers keep float32."""
+
+
+@dataclass(frozen=True, slots=True)
 class TableSpec:
     """One table, as every worker declares it.
 
@@ -102,6 +152,9 @@ class TableSpec:
         unusable: what is done with a gradient that is no finite number: the whole push is refused, or the rows of such
             gradients stay as they are.
         max_staleness: how many of a worker's pushes another may lack in the rows that it trains on; None: any number.
+        dtype: of rows and gradients on their way between workers and servers.
+        admit_after: an id gets its row with the so manieth push that has it; until then it shares one with others.
+        evict: which rows go; None: none.
     """
 
     name: Name
@@ -111,10 +164,57 @@ class TableSpec:
     seed: int = 0
     unusable: Literal["refuse", "skip"] = "refuse"
     max_staleness: Number | None = None
+    dtype: Numbers = "float32"
+    admit_after: int = 0
+    evict: Eviction | None = None
+
+    @property
+    def first_state(self) -> tuple[float, ...]:
+        """What each array of an optimizer's state beside the rows begins with."""
+        match self.optimizer:
+            case SGD():
+                return ()
+            case Momentum():
+                return (0.0,)
+            case Adagrad():
+                return (self.optimizer.initial_accumulator_value,)
+            case Adam() | FTRL():
+                return (0.0, 0.0)
+
+    @property
+    def row_bytes(self) -> int:
+        """That a row takes, with its state and its place in the index."""
+        numbers = 4 * self.columns * (1 + len(self.first_state)) + 8 * isinstance(self.optimizer, Adam)
+        use = 24 * (self.evict is not None) + 8 * isinstance(self.evict, LeastFrequent)
+        return 10 + numbers + use + INDEX_BYTES
+
+    @property
+    def limit(self) -> int:
+        """Rows that the table may have on all servers together; 0: as many as there is memory for."""
+        if self.evict is None:
+            return 0
+        return self.evict.rows or self.evict.bytes // self.row_bytes
+
+    @property
+    def waiting(self) -> "TableSpec | None":
+        """The table that counts the pushes of ids which have no row yet."""
+        if self.admit_after < 2:
+            return None
+        evict = self.evict
+        if evict is not None and self.limit:
+            evict = replace(evict, rows=self.limit, bytes=0)
+        return TableSpec(f"{self.name} (waiting)", 1, SGD(1.0), Zeros(), evict=evict)
+
+    @property
+    def shared(self) -> "TableSpec | None":
+        """The table of rows that such ids share, one in each slot."""
+        if self.admit_after < 2:
+            return None
+        return TableSpec(f"{self.name} (shared)", self.columns, self.optimizer, self.initializer, self.seed)
 
     def check(self) -> None:
         """Raises TableMisused."""
-        if not self.name.isprintable() or not 1 <= len(self.name) <= 200:
+        if not self.name.isprintable() or not 1 <= len(self.name) <= MOST_NAME:
             raise TableMisused(f"a table's name has 1 to 200 printable characters: {self.name!r} does not")
         what = f"table {self.name!r}"
         if not 1 <= self.columns <= MOST_COLUMNS:
@@ -126,6 +226,14 @@ class TableSpec:
         bound = self.max_staleness
         if bound is not None and (type(bound) is not int or not 0 <= bound <= MOST_STALE):
             raise TableMisused(f"{what}: max_staleness={bound!r} must be a number of pushes from 0, or None")
+        admit_after: Any = self.admit_after  # Any: it is as the script gives it
+        if not isinstance(admit_after, int) or not 0 <= admit_after <= MOST_ADMIT_AFTER:
+            raise TableMisused(f"{what}: admit_after={self.admit_after!r} must be from 0 to {MOST_ADMIT_AFTER}")
+        if self.admit_after > 1 and len(self.name) > MOST_NAME - len(" (waiting)"):
+            raise TableMisused(
+                f"{what}: with admit_after its name has at most {MOST_NAME - len(' (waiting)')} characters"
+            )
+        self._check_limit(what)
         for each in (self.optimizer, self.initializer):
             for field in fields(each):
                 number = getattr(each, field.name)
@@ -137,11 +245,50 @@ class TableSpec:
                         f"{what}: {each.code}({field.name}={number!r}) must be at least {least:g} and below {below:g}"
                     )
 
+    def _check_limit(self, what: str) -> None:
+        """Raises TableMisused."""
+        evict: Any = self.evict  # Any: it is as the script gives it
+        if evict is None:
+            return
+        words = f"{what}: evict={evict!r}"
+        if not isinstance(evict, LeastRecent | LeastFrequent | OlderThan):
+            raise TableMisused(f"{words} must be a LeastRecent, LeastFrequent or OlderThan of elastic_run.servers")
+        limits: tuple[Any, ...] = evict.rows, evict.bytes
+        if not all(isinstance(each, int) for each in limits):
+            raise TableMisused(f"{words} must say whole numbers of rows or bytes")
+        if isinstance(evict, OlderThan):
+            if not 0.001 <= evict.seconds <= MOST_SECONDS:
+                raise TableMisused(f"{words}: seconds must be from 0.001 to {MOST_SECONDS:g}")
+            if not evict.rows and not evict.bytes:
+                return
+        if bool(evict.rows) == bool(evict.bytes):
+            raise TableMisused(f"{words} must say either rows or bytes")
+        if self.limit < SLOTS:
+            raise TableMisused(
+                f"{words} must be at least {SLOTS} rows, here {SLOTS * self.row_bytes} bytes: each of {SLOTS} slots "
+                "keeps its share"
+            )
+
     def describe_difference(self, other: "TableSpec") -> str:
         """What `other` is in place of this, in words; empty where both are the same."""
-        names = ("columns", "optimizer", "initializer", "seed", "unusable", "max_staleness")
+        names = (
+            "columns",
+            "optimizer",
+            "initializer",
+            "seed",
+            "unusable",
+            "dtype",
+            "admit_after",
+            "evict",
+            "max_staleness",
+        )
         pairs = ((name, getattr(self, name), getattr(other, name)) for name in names)
         return ", ".join(f"{name} {other!r} in place of {mine!r}" for name, mine, other in pairs if mine != other)
+
+
+def collision_probability(ids: int) -> float:
+    """That of so many strings some two have the same hash of 64 bits."""
+    return -math.expm1(-ids * (ids - 1) / 2.0**65)
 
 
 BOUNDS = {

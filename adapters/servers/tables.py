@@ -10,27 +10,33 @@ import numpy as np
 from ...rendezvous.base.frozen import dataclass, replace
 from . import frames, kernels
 from .errors import TableMisused
+from .managed_table import ManagedTable, TableChange
+from .row_use import SlotClocks
 from .rows import Rows, TableFull
 from .server_events import Array, Arrays
 from .slot_sets import SlotSet
 from .specs import TableSpec
+from .wire_numbers import WIRE_DTYPES, read_numbers, round_rows
 
 
 @dataclass(frozen=True, slots=True)
 class TablePart:
-    """What a push has for one table: ids (int64, each once) and gradients (n, columns) float32."""
+    """What a push has for one table: ids (int64, each once) and gradients (n, columns), as they came.
+
+    With `managed`, not every id has a row in `rows`, or has it for ever.
+    """
 
     rows: Rows
     ids: Array
     gradients: Array
+    managed: ManagedTable | None = None
 
     def choose_slots(self, slots: SlotSet) -> "TablePart":
         """The ids of these slots, and their gradients."""
-        chosen = np.empty(len(self.ids), np.int64)
-        count = int(kernels.choose_ids(self.ids, slots, chosen))
-        if count == len(self.ids):
+        chosen = _find_of(self.ids, slots)
+        if len(chosen) == len(self.ids):
             return self
-        return replace(self, ids=self.ids[chosen[:count]], gradients=self.gradients[chosen[:count]])
+        return replace(self, ids=self.ids[chosen], gradients=self.gradients[chosen])
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +58,18 @@ class Tables:
         self._memory = memory
         self._tables: dict[str, Rows] = {}
         self._declared: set[str] = set()  # tables that a worker of this run has declared
+        self._managed: dict[str, ManagedTable] = {}
         self._restored: dict[str, int] = {}  # by table, the checkpoint that it comes from
 
     @property
     def specs(self) -> tuple[TableSpec, ...]:
         """Of all, in the order in which they were opened."""
         return tuple(rows.spec for rows in self._tables.values())
+
+    @property
+    def declared_specs(self) -> tuple[TableSpec, ...]:
+        """Of those that a worker has declared."""
+        return tuple(spec for spec in self.specs if spec.name in self._declared)
 
     def list_rows(self) -> list[Rows]:
         """Of all, also while another thread opens some."""
@@ -82,12 +94,24 @@ class Tables:
 
     def _open(self, spec: TableSpec) -> int:
         spec.check()
-        if (found := self._tables.get(spec.name)) is None:
+        several = [each for each in (spec, spec.waiting, spec.shared) if each is not None]
+        for each in several:
+            self._check_same(each)
+        if spec.name not in self._tables:
+            clocks = SlotClocks(spec.evict) if spec.evict is not None else None
             try:
-                self._tables[spec.name] = found = Rows(spec, self._memory)
+                made = [Rows(each, self._memory, clocks) for each in several]
             except OSError as error:
                 raise TableFull(f"table {spec.name!r}: no room to reserve for its rows ({error.strerror})") from None
-        elif difference := spec.describe_difference(found.spec):
+            self._tables |= {each.spec.name: each for each in made}
+            if clocks is not None or len(made) > 1:
+                self._managed[spec.name] = ManagedTable(clocks, *made)
+        return self._tables[spec.name].count
+
+    def _check_same(self, spec: TableSpec) -> None:
+        if (found := self._tables.get(spec.name)) is None:
+            return
+        if difference := spec.describe_difference(found.spec):
             if checkpoint := self._restored.get(spec.name):
                 raise TableMisused(
                     f"table {spec.name!r} comes from checkpoint {checkpoint} of an earlier run, with {difference}: "
@@ -96,7 +120,6 @@ class Tables:
             raise TableMisused(
                 f"table {spec.name!r} is there already, with {difference}: declare it the same on every rank"
             )
-        return found.count
 
     def note_restored(self, checkpoint: int) -> None:
         """What there is now comes from that checkpoint."""
@@ -115,8 +138,18 @@ class Tables:
             raise TableMisused(f"a pull of {len(tables)} tables came with {len(arrays)} arrays")
         for ids in arrays:
             _check_ids(ids, slots)
-        frames.check_size(sum(4 * len(ids) * rows.spec.columns for rows, ids in zip(tables, arrays, strict=True)))
-        return [rows.read(rows.find(ids), ids) for rows, ids in zip(tables, arrays, strict=True)]
+        frames.check_size(
+            sum(
+                WIRE_DTYPES[rows.spec.dtype].itemsize * len(ids) * rows.spec.columns
+                for rows, ids in zip(tables, arrays, strict=True)
+            )
+        )
+        return [round_rows(self._read(rows, ids), rows.spec.dtype) for rows, ids in zip(tables, arrays, strict=True)]
+
+    def _read(self, rows: Rows, ids: Array) -> Array:
+        if (managed := self._managed.get(rows.spec.name)) is not None:
+            return managed.read(ids)
+        return rows.read(rows.find(ids), ids)
 
     def read_push(self, names: Sequence[str], arrays: Arrays, slots: SlotSet) -> list[TablePart]:
         """What is pushed for each table. Raises TableMisused."""
@@ -126,13 +159,14 @@ class Tables:
         for name, ids, gradients in zip(names, arrays[::2], arrays[1::2], strict=True):
             rows = self.find_table(name)
             _check_ids(ids, slots)
-            if gradients.dtype != np.float32 or gradients.shape != (len(ids), rows.spec.columns):
+            wanted = WIRE_DTYPES[rows.spec.dtype]
+            if gradients.dtype != wanted or gradients.shape != (len(ids), rows.spec.columns):
                 raise TableMisused(
                     f"table {name!r}: {len(ids)} ids have gradients of {gradients.dtype} {gradients.shape}, and not of "
-                    f"float32 {(len(ids), rows.spec.columns)}"
+                    f"{wanted} {(len(ids), rows.spec.columns)}"
                 )
             check_usable(rows.spec, gradients)
-            parts.append(TablePart(rows, ids, gradients))
+            parts.append(TablePart(rows, ids, gradients, self._managed.get(name)))
         return parts
 
     def check_room(self, found: Sequence[FoundPart]) -> None:
@@ -162,14 +196,27 @@ class Tables:
         return any(rows.remove_some() for rows in self._tables.values())  # the first that has such rows
 
 
+_BOUNDED = {"float16": ", or too large for float16"}
+
+
 def check_usable(spec: TableSpec, gradients: Array) -> None:
-    """Raises TableMisused where some are no finite numbers, and the table refuses such."""
-    if spec.unusable == "refuse" and kernels.has_unusable(gradients):
+    """Raises TableMisused where some, as they go over the wire, are no finite numbers, and the table refuses such."""
+    if spec.unusable == "refuse" and kernels.has_unusable(read_numbers(gradients)):
         raise TableMisused(
-            f"table {spec.name!r}: a gradient is not a finite number; nothing of this push was applied, its gradients "
-            "are dropped, and its records are not marked. Compute them again, or declare the table with "
-            "unusable='skip' to leave such rows out"
+            f"table {spec.name!r}: a gradient is not a finite number{_BOUNDED.get(spec.dtype, '')}; nothing of this "
+            "push was applied, its gradients are dropped, and its records are not marked. Compute them again, or "
+            "declare the table with unusable='skip' to leave such rows out"
         )
+
+
+def choose_of(ids: Array, slots: SlotSet) -> Array:
+    """Those of them that are of these slots."""
+    return ids[_find_of(ids, slots)]
+
+
+def _find_of(ids: Array, slots: SlotSet) -> Array:
+    chosen = np.empty(len(ids), np.int64)
+    return chosen[: int(kernels.choose_ids(ids, slots, chosen))]
 
 
 def find_parts(parts: Sequence[TablePart]) -> list[FoundPart]:
@@ -177,15 +224,25 @@ def find_parts(parts: Sequence[TablePart]) -> list[FoundPart]:
     return [FoundPart(part, part.rows.find(part.ids)) for part in parts]
 
 
-def apply_parts(found: Sequence[FoundPart], reuse: bool) -> int:
-    """Makes the rows that are missing, and takes one step on each. How many rows changed. See `Rows.make`.
+def apply_parts(found: Sequence[FoundPart], reuse: bool, at: int) -> list[TableChange]:
+    """Makes the rows that are missing, and takes one step on each. What has changed in tables that are managed.
+
+    Args:
+        reuse: see `Rows.make`; managed tables do so in any case, because copies are told of each row.
+        at: the time of the push, in milliseconds.
 
     Raises TableFull, where no row has changed.
     """
-    made = [each.part.rows.make(each.part.ids, each.places, reuse) for each in found]
-    for each, places in zip(found, made, strict=True):
-        each.part.rows.apply(places, each.part.gradients)
-    return sum(len(each.part.ids) for each in found)
+    plain = [each for each in found if each.part.managed is None]
+    made = [each.part.rows.make(each.part.ids, each.places, reuse) for each in plain]
+    prepared = [
+        (each.part.managed, each.part.managed.prepare_push(each.part.ids, read_numbers(each.part.gradients)))
+        for each in found
+        if each.part.managed is not None
+    ]
+    for each, places in zip(plain, made, strict=True):
+        each.part.rows.apply(places, read_numbers(each.part.gradients))
+    return [change for managed, push in prepared for change in managed.apply_push(push, at)]
 
 
 def apply_where_present(parts: Sequence[TablePart]) -> None:
@@ -193,7 +250,7 @@ def apply_where_present(parts: Sequence[TablePart]) -> None:
     for part in parts:
         places = part.rows.find(part.ids)
         there = np.flatnonzero(places >= 0)
-        part.rows.apply(places[there], part.gradients[there])
+        part.rows.apply(places[there], read_numbers(part.gradients[there]))
 
 
 def _check_ids(ids: Array, slots: SlotSet) -> None:

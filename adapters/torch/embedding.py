@@ -17,8 +17,15 @@ from ..servers.row_table import declare_table, servers_client
 
 if TYPE_CHECKING:
     from ..servers.server_events import Array
+    from ..servers.string_ids import Strings
 
 MODES = ("sum", "mean")
+
+DTYPES: dict[torch.dtype, specs.Numbers] = {
+    torch.float32: "float32",
+    torch.bfloat16: "bfloat16",
+    torch.float16: "float16",
+}
 
 
 class RowsGradient:
@@ -74,6 +81,14 @@ class Embedding(nn.Module):
             else it waits. A step is a call that names records. 0: all make their steps together. None: nobody waits.
             Rows from `prefetch` that would lack more are pulled again, and with None those that lack more than one push
             of this worker.
+        dtype: of what it gives: torch.float32, torch.bfloat16 or torch.float16. Rows and gradients travel in it, so
+            with half of the bytes. Servers keep float32, and gradients are summed in float32 before they travel.
+        admit_after: an id gets its row with the so manieth push that has it; until then it shares one with other such
+            ids. 0 or 1: with the first.
+        evict: which rows go: `servers.LeastRecent`, `LeastFrequent` or `OlderThan`; None: none.
+
+    Ids may be strings: a list, lists of one length, or an array of numpy. Each is its hash of 64 bits under `seed`
+    (`elastic_run.servers.string_ids`).
 
     Raises:
         elastic_run.exceptions.TableMisused: the job has no servers, or other ranks declare the table otherwise.
@@ -91,26 +106,40 @@ class Embedding(nn.Module):
         mode: str = "sum",
         unusable: Literal["refuse", "skip"] = "refuse",
         max_staleness: int | None = None,
+        dtype: torch.dtype = torch.float32,
+        admit_after: int = 0,
+        evict: specs.Eviction | None = None,
     ) -> None:
         super().__init__()
         if mode not in MODES:
             raise TableMisused(f"table {name!r}: mode={mode!r} must be sum or mean")
-        spec = specs.TableSpec(name, dim, optimizer, initializer or specs.Normal(), seed, unusable, max_staleness)
+        if dtype not in DTYPES:
+            raise TableMisused(
+                f"table {name!r}: dtype={dtype!r} must be torch.float32, torch.bfloat16 or torch.float16"
+            )
+        begun, numbers = initializer or specs.Normal(), DTYPES[dtype]
+        spec = specs.TableSpec(
+            name, dim, optimizer, begun, seed, unusable, max_staleness, numbers, admit_after=admit_after, evict=evict
+        )
         self.spec = declare_table(spec)
+        self._dtype = dtype
+        self._has_strings = False
         self._mode = mode
         _check_optimizers()
 
-    def forward(self, ids: Tensor, offsets: Tensor | None = None) -> Tensor:
-        """The rows of `ids` (int64, any shape): ids.shape + (dim,), float32, where `ids` are.
+    def forward(self, ids: "Tensor | Strings | Array", offsets: Tensor | None = None) -> Tensor:
+        """The rows of `ids` (int64, any shape): ids.shape + (dim,), of `dtype`, where `ids` are; of strings on the CPU.
 
         Args:
             offsets: int64, (bags,): where in `ids` (then of one dimension) each bag begins, as for `nn.EmbeddingBag`;
                 what is returned is (bags, dim).
 
         Raises:
-            elastic_run.exceptions.TableMisused: the ids are no int64, or nothing says of which records they are.
+            elastic_run.exceptions.TableMisused: the ids are neither int64 nor strings, or nothing says of which
+                records they are.
             elastic_run.exceptions.ServerGone: the server does not answer.
         """
+        ids = self._as_tensor(ids)
         table, here, flat = self.spec.name, servers_client(), self._flat(ids)
         trains = self.training and torch.is_grad_enabled()
         distinct, rows, inverse = here.pull_for_step(self.spec, flat, trains=trains)
@@ -120,35 +149,50 @@ class Embedding(nn.Module):
             here.await_gradient(table, distinct, awaited.take_gradient, awaited.may_come)
         places = torch.as_tensor(inverse).to(ids.device)
         if offsets is None:
-            return functional.embedding(places.reshape(ids.shape), leaf)
-        return functional.embedding_bag(places, leaf, offsets, mode=self._mode)
+            return functional.embedding(places.reshape(ids.shape), leaf).to(self._dtype)
+        return functional.embedding_bag(places, leaf, offsets, mode=self._mode).to(self._dtype)
 
-    def prefetch(self, ids: Tensor) -> None:
+    def prefetch(self, ids: "Tensor | Strings | Array") -> None:
         """Asks for the rows of the next batch, and does not wait: the call with the same `ids` finds them on their way.
 
         Call it before the step of the batch at hand; see `max_staleness`.
 
         Args:
-            ids: int64, any shape.
+            ids: as they are called with then.
 
         Raises:
-            elastic_run.exceptions.TableMisused: the ids are no int64.
+            elastic_run.exceptions.TableMisused: the ids are neither int64 nor strings.
         """
-        servers_client().prefetch(self.spec.name, self._flat(ids))
+        servers_client().prefetch(self.spec.name, self._flat(self._as_tensor(ids)))
+
+    def _as_tensor(self, ids: "Tensor | Strings | Array") -> Tensor:
+        if isinstance(ids, Tensor):
+            return ids
+        from ..servers.string_ids import hash_strings
+
+        self._has_strings = True
+        return torch.as_tensor(hash_strings(ids, self.spec.seed))
 
     def _flat(self, ids: Tensor) -> "Array":
         if ids.dtype != torch.int64:
             raise TableMisused(f"table {self.spec.name!r}: ids are {ids.dtype}, and must be torch.int64")
         return ids.detach().contiguous().reshape(-1).cpu().numpy()
 
-    def rows(self, ids: Tensor) -> Tensor:
-        """The rows of `ids` (int64, any shape) as they are now: ids.shape + (dim,), float32. No gradient follows."""
+    def rows(self, ids: "Tensor | Strings | Array") -> Tensor:
+        """The rows of `ids` (any shape) as they are now: ids.shape + (dim,), of `dtype`. No gradient follows."""
+        ids = self._as_tensor(ids)
         _, rows, inverse = servers_client().pull(self.spec.name, self._flat(ids))
-        return torch.as_tensor(rows[inverse]).reshape(*ids.shape, self.spec.columns)
+        return torch.as_tensor(rows[inverse]).reshape(*ids.shape, self.spec.columns).to(self._dtype)
 
     def extra_repr(self) -> str:
-        """What `print(model)` says of it."""
-        return f"{self.spec.name!r}, dim={self.spec.columns}, {self.spec.optimizer!r}"
+        """What `print(model)` says of it; where ids were strings, also how likely two of them share a row."""
+        words = [f"{self.spec.name!r}, dim={self.spec.columns}, {self.spec.optimizer!r}"]
+        if self._dtype != torch.float32:
+            words.append(f"dtype={self._dtype}")
+        if self._has_strings:
+            odds = (f"{count:.0e}: {specs.collision_probability(count):.0e}" for count in (10**6, 10**8, 10**9))
+            words.append(f"strings as 64-bit hashes (probability that two of so many are the same: {', '.join(odds)})")
+        return ", ".join(words)
 
 
 def _is_scaled() -> bool:

@@ -9,11 +9,55 @@ Importing this loads no framework. `Table` has the rows as arrays of numpy.
 """
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from .adapters.servers.row_table import RowTable as Table
-from .adapters.servers.specs import FTRL, SGD, Adagrad, Adam, Momentum, Normal, Uniform, Zeros
+from .adapters.servers.specs import (
+    FTRL,
+    SGD,
+    Adagrad,
+    Adam,
+    LeastFrequent,
+    LeastRecent,
+    Momentum,
+    Normal,
+    OlderThan,
+    Uniform,
+    Zeros,
+)
 
-__all__ = ["FTRL", "SGD", "Adagrad", "Adam", "Momentum", "Normal", "Table", "Uniform", "Zeros", "export"]
+if TYPE_CHECKING:
+    from .adapters.servers.server_events import Array
+    from .adapters.servers.string_ids import Strings
+
+__all__ = [
+    "FTRL",
+    "SGD",
+    "Adagrad",
+    "Adam",
+    "LeastFrequent",
+    "LeastRecent",
+    "Momentum",
+    "Normal",
+    "OlderThan",
+    "Table",
+    "Uniform",
+    "Zeros",
+    "export",
+    "string_ids",
+]
+
+
+def string_ids(strings: "Strings | Array", seed: int = 0) -> "Array":
+    """The ids (int64) that strings have in a table of that seed, in the shape of `strings`.
+
+    Each is a hash of 64 bits; how likely two of many are the same, `print` of an `Embedding` says.
+
+    Raises elastic_run.exceptions.TableMisused.
+    """
+    from .adapters.servers.string_ids import hash_strings  # here, because it loads numpy and numba
+
+    return hash_strings(strings, seed)
 
 
 def export(folder: str | Path) -> None:

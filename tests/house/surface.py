@@ -33,7 +33,9 @@ SURFACE = lists(
         "elastic_run.jax": "initialize",
         "elastic_run.models": "main",
         "elastic_run.tensorflow": "Checkpoint Embedding Records ShardsDataset fit_shard shards_dataset",
-        "elastic_run.servers": "Adagrad Adam FTRL Momentum Normal SGD Table Uniform Zeros export",
+        "elastic_run.servers": """
+        Adagrad Adam FTRL LeastFrequent LeastRecent Momentum Normal OlderThan SGD Table Uniform Zeros export string_ids
+    """,
         "elastic_run.torch": """
         Attempt Checkpoint ElasticBatchSampler ElasticIterableDataset ElasticLoader Embedding HostsUpdated Records
         State run
@@ -65,8 +67,11 @@ MEMBERS = lists(
         "elastic_run.servers.Adagrad": "code eps initial_accumulator_value lr",
         "elastic_run.servers.Adam": "beta1 beta2 code eps lr",
         "elastic_run.servers.FTRL": "beta code l1 l2 lr",
+        "elastic_run.servers.LeastFrequent": "bytes code rows",
+        "elastic_run.servers.LeastRecent": "bytes code rows",
         "elastic_run.servers.Momentum": "code lr momentum",
         "elastic_run.servers.Normal": "code mean std",
+        "elastic_run.servers.OlderThan": "bytes code rows seconds",
         "elastic_run.servers.SGD": "code lr",
         "elastic_run.servers.Table": "prefetch pull push rows",
         "elastic_run.servers.Uniform": "code high low",

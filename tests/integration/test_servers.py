@@ -251,6 +251,32 @@ def test_a_keras_model_trains_as_with_an_embedding_of_keras(tmp_path: Path) -> N
     assert len(re.findall(r"difference \w+ \S+ True True", said)) == 2, said
 
 
+def test_tables_of_strings_and_of_a_size_have_the_rows_that_they_are_to_have(tmp_path: Path) -> None:
+    text = """
+        import torch
+        from elastic_run import data, servers
+        from elastic_run import torch as elastic
+        made = servers.SGD(1.0), servers.Zeros()
+        users = elastic.Embedding("users", 1, *made, dtype=torch.bfloat16, admit_after=2)
+        items = elastic.Embedding("items", 1, *made, evict=servers.LeastFrequent(rows=1024))
+        for shard in data.shards("d", 3000, shard_size=50, commit="ack"):
+            names = [f"user {index % 100}" for index in shard.indices]
+            indices = torch.tensor(list(shard.indices))
+            (-users(names).float().sum() - items(torch.cat([indices, torch.tensor([-1])])).sum()).backward()
+            shard.done()
+        counted = users.rows([f"user {number}" for number in range(100)])
+        print("users", counted.dtype, set(counted.flatten().tolist()))
+        there = items.rows(torch.arange(3000)).flatten()
+        print("items", set(there.tolist()), 512 < there.sum() <= 1024, items.rows(torch.tensor([-1])).item())
+        print(users)
+        """
+    code, said = run(tmp_path, "--servers=2", script(tmp_path, text), nproc=1)
+    assert code == 0, said
+    assert "users torch.bfloat16 {29.0}" in said  # of 30: the first was in a row that others shared
+    assert "items {0.0, 1.0} tensor(True) " in said
+    assert "strings as 64-bit hashes (probability that two of so many are the same: 1e+06: 3e-08" in said
+
+
 def test_what_a_script_does_wrong_is_said(tmp_path: Path) -> None:
     text = """
         import torch

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
@@ -20,7 +21,7 @@ from .server_rules import BrokenRule, ServerRules
 from .server_schedules import ServerFault, ServerSchedule
 from .slot_store import SlotAgent, SlotLeader, first_store
 from .timeline import Timeline
-from .trainers import Piece, Records, ShardLedger, Trainer, slots_of
+from .trainers import COUNT, Piece, Records, ShardLedger, Trainer, slots_of
 
 OPTIMIZERS = (SGD(0.1), Momentum(0.1), Adagrad(), Adam(), FTRL())
 
@@ -47,7 +48,8 @@ def make_records(schedule: ServerSchedule) -> Records:
     universe = drawn[slots_of(drawn) < shape.slots]
     ids = chance.choice(universe, (shape.shards, shape.length, shape.each))
     slots = slots_of(ids.reshape(-1)).reshape(ids.shape)
-    return Records(ids, slots, TableSpec("model", 2, OPTIMIZERS[shape.optimizer], Normal()), shape.pace)
+    model = TableSpec("model", 2, OPTIMIZERS[shape.optimizer], Normal(), admit_after=shape.admit, evict=shape.evict)
+    return Records(ids, slots, model, shape.pace, replace(COUNT, admit_after=shape.admit))
 
 
 class ServerJob:

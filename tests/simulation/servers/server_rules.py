@@ -18,10 +18,7 @@ from .holdings import Universe, count_records, find_parts, read_marks, read_rows
 from .server_process import Array, ServerProcess
 from .slot_store import SlotStore
 from .timeline import Timeline
-from .trainers import COUNT, Records
-
-TABLES = 2
-"""That each job has."""
+from .trainers import COUNT, Records, slots_of
 
 BALANCED = 2
 """Slots by which two servers may differ at the end."""
@@ -49,6 +46,12 @@ class ServerRules:
         self._universe: Universe = count_records(records)
         shards = len(records.ids)
         self._acknowledged = np.zeros(shards, np.int64)
+        self._names = [
+            each.name
+            for spec in (records.count, records.model)
+            for each in (spec, spec.waiting, spec.shared)
+            if each is not None
+        ]
         self._used = np.zeros(SLOTS, np.bool_)  # slots that have ids
         self._used[self._universe.slots] = True
         self._parts: dict[str, tuple[Marks, Mapping[str, Rows]]] = {}
@@ -73,6 +76,9 @@ class ServerRules:
         expected = np.zeros(len(mine), np.int64)
         for shard, counts in enumerate(universe.counts):
             expected += counts[positions[shard, slots], mine]
+        if self._records.count.admit_after:
+            self._check_sums(process, tables, slots, expected)
+            return
         found = np.zeros(len(mine))
         if (rows := tables.get(COUNT.name)) is not None:
             found = rows.read(rows.find(ids), ids)[:, 0]
@@ -83,6 +89,23 @@ class ServerRules:
                 "rows are what the marks say",
                 f"after {type(event).__name__}, server {process.incarnation} has counted {found[at]:g} records of id "
                 f"{ids[at]} in slot {slots[at]}, and its marks say {expected[at]} ({len(wrong)} of {len(mine)} ids)",
+            )
+
+    def _check_sums(self, process: ServerProcess, tables: Mapping[str, Rows], slots: Array, expected: Array) -> None:
+        """In each slot, rows of ids and the row that the others share have counted all together."""
+        held = np.zeros(SLOTS, np.bool_)
+        held[slots] = True
+        found = np.zeros(SLOTS)
+        for name in (COUNT.name, f"{COUNT.name} (shared)"):
+            if (rows := tables.get(name)) is not None:
+                ids, values, _ = rows.read_piece(0, held)
+                np.add.at(found, slots_of(ids), values[:, 0])
+        wrong = np.flatnonzero(found != np.bincount(slots, expected, SLOTS))
+        if len(wrong):
+            self.fail(
+                "rows are what the marks say",
+                f"server {process.incarnation} has counted {found[wrong[0]]:g} uses of ids in slot {wrong[0]}, and its "
+                f"marks say {expected[slots == wrong[0]].sum()} ({len(wrong)} slots are wrong)",
             )
 
     def check_acknowledged(self, source: PushSource) -> None:
@@ -112,7 +135,7 @@ class ServerRules:
 
     def _parts_of(self, process: ServerProcess) -> tuple[Marks, Mapping[str, Rows]]:
         found = self._parts.get(process.incarnation)
-        if found is None or len(found[1]) < TABLES:
+        if found is None or len(found[1]) < len(self._names):
             found = self._parts[process.incarnation] = find_parts(process.kernel)
         return found
 
@@ -177,23 +200,28 @@ class ServerRules:
 
     def _compare_holders(self, table: SlotTable) -> None:
         """The two holders of a slot have the same rows, bit by bit; and nobody has rows of other slots."""
-        of_slots: list[dict[str, dict[int, bytes]]] = []
         for at, server in enumerate(table.servers):
             tables = self._parts_of(self._processes[server.incarnation])[1]
             held = (np.array(table.primary) == at) | (np.array(table.backup) == at)
-            of_slots.append({name: read_rows(rows, held) for name, rows in tables.items()})
             for name, rows in tables.items():
                 if others := read_rows(rows, ~held):
                     self.fail(
                         "a server forgets what it holds no more",
                         f"server {server.incarnation} has {len(others)} rows of table {name!r} in slots of others",
                     )
-        universe = self._universe
-        numbers: list[int] = universe.ids.tolist()
-        slots: list[int] = universe.slots.tolist()
-        for number, slot in zip(numbers, slots, strict=True):
-            holders = [at for at in (table.primary[slot], table.backup[slot]) if at != NOBODY]
-            for name in (COUNT.name, self._records.model.name):
-                if len({of_slots[at].get(name, {}).get(number) for at in holders}) > 1:
-                    names = " and ".join(table.servers[at].incarnation for at in holders)
-                    self.fail("holders of a slot are equal", f"{names} differ in row {number} of table {name!r}")
+        primary, backup = np.array(table.primary), np.array(table.backup)
+        for pair in sorted({*zip(table.primary, table.backup, strict=True)}):
+            if NOBODY not in pair:
+                self._compare_pair(table, pair, (primary == pair[0]) & (backup == pair[1]))
+
+    def _compare_pair(self, table: SlotTable, pair: tuple[int, int], slots: Array) -> None:
+        """Of these slots."""
+        names = [table.servers[at].incarnation for at in pair]
+        tables = [self._parts_of(self._processes[each])[1] for each in names]
+        for name in self._names:
+            first, second = (read_rows(each[name], slots) if name in each else {} for each in tables)
+            if first != second:
+                numbers = [number for number in {*first, *second} if first.get(number) != second.get(number)]
+                self.fail(
+                    "holders of a slot are equal", f"{' and '.join(names)} differ in row {numbers[0]} of table {name!r}"
+                )

@@ -1,7 +1,10 @@
 """Jobs with servers and what is done to them, drawn from a seed (pure)."""
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from elastic_run.adapters.servers.specs import Eviction, LeastFrequent, LeastRecent, OlderThan
+from elastic_run.master.servers.slot_table import SLOTS
 
 VERBS = {
     "kill_server": 10,
@@ -36,6 +39,8 @@ class ServerShape:
         piece: rows of a copy that are sent at a time.
         delay: seconds that a message takes, at most, as a rule.
         fickle: how likely a worker that pushes dies when a table is written.
+        admit: pushes that an id needs for rows of its own; 0: the first one gives it some.
+        evict: which rows of the table `model` go.
     """
 
     nodes: int
@@ -53,6 +58,8 @@ class ServerShape:
     piece: int
     delay: float
     fickle: float
+    admit: int = 0
+    evict: Eviction | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +89,23 @@ HASTY = 10_000
 """Seeds from here on are of jobs in which a push is nearly always under way, and much happens."""
 
 
+MANAGED = 7
+"""Of so many seeds one is of a job whose tables stay within a size."""
+
+
 def draw_schedule(seed: int) -> ServerSchedule:
     """The schedule of that seed."""
+    drawn = _draw_plain(seed)
+    if seed % MANAGED != MANAGED - 2:
+        return drawn
+    chance = random.Random(f"managed {seed}")
+    rows = SLOTS * chance.randint(1, 2)
+    evict = chance.choice((None, LeastRecent(rows), LeastFrequent(rows), OlderThan(0.5), OlderThan(0.5, rows)))
+    admit = chance.choice((0, 2, 3)) if evict is not None else chance.randint(2, 4)
+    return replace(drawn, shape=replace(drawn.shape, admit=admit, evict=evict))
+
+
+def _draw_plain(seed: int) -> ServerSchedule:
     chance = random.Random(f"servers {seed}")
     if seed >= HASTY:
         return ServerSchedule(seed, _draw_hasty(chance), _draw_faults(chance, chance.randint(5, 12)))

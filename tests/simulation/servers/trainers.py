@@ -61,6 +61,7 @@ class Records:
         ids: of each record of each shard, (shards, length, ids of a record) int64.
         slots: of these.
         model: the table beside `count`.
+        count: as `COUNT`; in some runs ids are admitted to it.
         pace: seconds between two steps of a worker, at most.
     """
 
@@ -68,6 +69,7 @@ class Records:
     slots: Array
     model: TableSpec
     pace: float
+    count: TableSpec = COUNT
 
     def merge(self, shard: int, begin: int, end: int) -> tuple[Array, Array]:
         """The distinct ids of these records, and how often each is there."""
@@ -216,7 +218,7 @@ class Trainer(LineProcess):
     # -- training ---------------------------------------------------------------------------------------------------
 
     def _train(self) -> Wait:
-        for spec in (COUNT, self._records.model):
+        for spec in (self._records.count, self._records.model):
             yield from self._ask_servers(
                 lambda table, spec=spec: {at: (OpenTable(spec, table.version), ()) for at in primaries_of(table)}
             )
@@ -252,7 +254,7 @@ class Trainer(LineProcess):
         owners = slots_of(ids)
         count = -counts.astype(np.float32)[:, None]
         model = self._records.gradients(piece.shard, begin, end, ids)
-        source = PushSource(DATASET, piece.shard, lease, begin, end)
+        source = PushSource(DATASET, piece.shard, lease, begin, end, at=int(1000 * self.network.timeline.now))
 
         def build(table: SlotTable) -> dict[int, tuple[WorkerRequest, Sequence[Array]]]:
             primary = np.asarray(table.primary)[owners]

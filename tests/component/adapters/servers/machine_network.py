@@ -34,13 +34,15 @@ from elastic_run.adapters.servers.server_events import (
     WantTurn,
 )
 from elastic_run.adapters.servers.server_machine import ServerMachine
-from elastic_run.adapters.servers.specs import SGD, Adam, TableSpec, Uniform, Zeros
+from elastic_run.adapters.servers.specs import SGD, Adam, LeastRecent, TableSpec, Uniform, Zeros
 from elastic_run.master.servers.slot_table import NOBODY, SLOTS, RunningServer, SlotTable
 from elastic_run.rendezvous.wire.values import decode, encode
 
 COUNTS = TableSpec("counts", 1, SGD(1.0), Zeros())
 
 STEPS = TableSpec("steps", 2, Adam(0.1), Uniform())
+
+SMALL_STEPS = TableSpec("steps", 2, Adam(0.1), Uniform(), admit_after=2, evict=LeastRecent(rows=SLOTS))
 
 BOTH = ("counts", "steps")
 
@@ -384,7 +386,7 @@ class Worker:
             self.asking[name] = self.network.ask(self.name, name, request, arrays)
 
 
-def begin_job(draw: random.Random, servers: int, replicas: int) -> Network:
+def begin_job(draw: random.Random, servers: int, replicas: int, steps: TableSpec = STEPS) -> Network:
     """With both tables open on all servers."""
     network = Network(draw)
     names = [network.start_server() for _ in range(servers)]
@@ -395,7 +397,7 @@ def begin_job(draw: random.Random, servers: int, replicas: int) -> Network:
     )  # fmt: skip
     network.settle()
     for name in names:
-        for spec in (COUNTS, STEPS):
+        for spec in (COUNTS, steps):
             assert network.ask_now(name, OpenTable(spec, network.table.version))[0].refused == ""
     return network
 
@@ -419,7 +421,7 @@ def check_equal(network: Network) -> None:
         assert not joining
         by_pair.setdefault((primary, backup), []).append(slot)
     for (primary, backup), slots in by_pair.items():
-        for table in BOTH:
+        for table in (each.name for each in network.machines[primary].tables.specs):
             mine = network.read_rows(primary, table, slots)
             if backup:
                 assert network.read_rows(backup, table, slots) == mine

@@ -21,9 +21,21 @@ from elastic_run.adapters.servers.server_events import (
     TableRead,
     TellPeer,
 )
+from elastic_run.adapters.servers.specs import TableSpec
 from elastic_run.master.servers.slot_table import SLOTS
 
-from .machine_network import COUNTS, Link, Network, Worker, begin_job, check_equal, pull_counts, slot_of
+from .machine_network import (
+    COUNTS,
+    SMALL_STEPS,
+    STEPS,
+    Link,
+    Network,
+    Worker,
+    begin_job,
+    check_equal,
+    pull_counts,
+    slot_of,
+)
 
 
 def train(network: Network, workers: list[Worker], disturb: float, replicas: int) -> None:
@@ -74,15 +86,18 @@ def disturb_job(network: Network, workers: list[Worker], replicas: int) -> None:
             each.begin_lease()
 
 
+@pytest.mark.parametrize("steps", [STEPS, SMALL_STEPS], ids=["plain", "managed"])
 @pytest.mark.parametrize("replicas", [1, 0])
 @settings(max_examples=12, deadline=None)
 @given(seed=st.integers(0, 2**32))
-def test_each_record_counts_once_whatever_servers_and_workers_are_lost(replicas: int, seed: int) -> None:
+def test_each_record_counts_once_whatever_servers_and_workers_are_lost(
+    replicas: int, steps: TableSpec, seed: int
+) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(copies, "PIECE", 5)
         patch.setattr(rows, "WINDOW", 20)
         patch.setattr(rows, "MOST_REMOVED", 3)
-        train_under_losses(random.Random(seed), replicas)
+        train_under_losses(random.Random(seed), replicas, steps)
 
 
 def test_what_follows_a_request_that_has_to_wait_is_answered_after_it() -> None:
@@ -98,8 +113,8 @@ def test_what_follows_a_request_that_has_to_wait_is_answered_after_it() -> None:
     assert [(each.connection, each.reply.marks) for each in answers] == [(900, (0,)), (900, ())]
 
 
-def train_under_losses(draw: random.Random, replicas: int) -> None:
-    network = begin_job(draw, draw.choice([2, 3]), replicas)
+def train_under_losses(draw: random.Random, replicas: int, steps: TableSpec) -> None:
+    network = begin_job(draw, draw.choice([2, 3]), replicas, steps)
     shards = [[draw.randrange(-60, 60) for _ in range(draw.randrange(5, 60))] for _ in range(3)]
     workers = [Worker(network, at, records, draw.randrange(1, 9)) for at, records in enumerate(shards)]
     train(network, workers, draw.choice([0.02, 0.1]), replicas)

@@ -31,13 +31,15 @@ from elastic_run.adapters.servers.server import ServedMachine
 from elastic_run.adapters.servers.server_events import ServerEffect, ServerEvent
 from elastic_run.adapters.servers.server_links import AskerLink
 from elastic_run.adapters.servers.server_machine import ServerMachine
-from elastic_run.adapters.servers.specs import Adam, TableSpec, Uniform
+from elastic_run.adapters.servers.specs import Adam, LeastFrequent, TableSpec, Uniform
 from elastic_run.master.servers.checkpoint_folder import CheckpointFolder, CheckpointManifest
 from elastic_run.master.servers.slot_table import NOBODY, SLOTS, RunningServer, SlotTable
 from elastic_run.rendezvous.identity.contexts import Identity
 from elastic_run.rendezvous.identity.secret import new_secret
 from elastic_run.rendezvous.identity.servers import ServersIssuer, ServersTls
 from elastic_run.rendezvous.wire.values import encode
+
+from .held_table import Holder, slot_of
 
 SECONDS = 120.0  # to compile its loops, the first time
 
@@ -265,3 +267,56 @@ def test_rows_marks_and_steps_go_through_a_checkpoint_to_another_number_of_serve
         code, said = other.end()
         assert code == 1
         assert "part-1 is damaged: its checksum is another one" in said
+
+
+SMALL = TableSpec("t", 4, Adam(0.1), Uniform(), admit_after=2, evict=LeastFrequent(rows=2 * SLOTS))
+
+
+def test_a_table_that_stays_within_a_size_goes_on_from_a_checkpoint_on_another_number_of_servers(
+    tmp_path: Path,
+) -> None:
+    """As another does that was never in a checkpoint."""
+    words = (f"--checkpoints={tmp_path}", "--job=a/job")
+    half, nobody = tuple(slot % 2 for slot in range(SLOTS)), (NOBODY,) * SLOTS
+    draws, twin = np.random.default_rng(3), Holder(SMALL)
+    pushes = [np.unique(draws.zipf(1.2, 3000) % 20_000) for _ in range(12)]
+
+    def push_to(servers: list[Process], begin: int, version: int) -> None:
+        ids = pushes[begin]
+        gradients = np.random.default_rng(begin).standard_normal((len(ids), 4)).astype(np.float32)
+        of = np.array([half[slot_of(each)] for each in ids.tolist()]) % len(servers)
+        for at, server in enumerate(servers):
+            source = PushSource("d", 0, 1, begin, begin + 1)
+            arrays = ids[of == at], gradients[of == at]
+            assert server.ask(PushGradients(("t",), source, version), *arrays)[0].refused == ""
+        twin.push(ids.tolist(), 0, gradients)
+
+    with ExitStack() as stack:
+        two = [Process(number, "n", None, *words) for number in range(2)]
+        for each in two:
+            stack.callback(each.end)
+            stack.callback(each.popen.kill)
+        table = SlotTable(1, (), tuple(each.running for each in two), half, tuple(1 - at for at in half), nobody)
+        tell_all(two, table)
+        for each in two:
+            assert each.ask(OpenTable(SMALL, 1))[0].refused == ""
+        for begin in range(6):
+            push_to(two, begin, 1)
+        tell_all(two, replace(table, version=2, checkpoint=2))
+        assert [each.hear()[3] for each in two] == [2, 2]
+        CheckpointFolder(tmp_path, "a/job").complete_checkpoint(CheckpointManifest(2, (0, 1)))
+    with ExitStack() as stack:
+        one = Process(0, "n", None, *words)
+        stack.callback(one.end)
+        stack.callback(one.popen.kill)
+        one.tell(replace(table_of(9, [one], 0, NOBODY, NOBODY), restore=2))
+        for begin in range(6, 12):
+            push_to([one], begin, 9)
+        ids = np.unique(np.concatenate(pushes))
+        (after,) = one.ask(PullRows(("t",), 9), ids)[1]
+        assert (after == twin.pull(ids.tolist())).all()
+        rows = one.ask(OpenTable(SMALL, 9))[0].count
+        assert rows == len(twin.rows()) <= 2 * SLOTS
+        assert len(ids) > 2 * rows
+        refused, _ = one.ask(OpenTable(replace(SMALL, admit_after=3), 9))
+        assert "comes from checkpoint 2 of an earlier run, with admit_after 2 in place of 3" in refused.text

@@ -1,5 +1,6 @@
 """What a worker has on its way to the servers."""
 
+import time
 from collections.abc import Iterator
 from contextlib import closing
 
@@ -11,6 +12,7 @@ from elastic_run.adapters.client.context import AGENT
 from elastic_run.adapters.servers.client import ServersConnection
 from elastic_run.adapters.servers.errors import ServerFull, ServerGone, TableMisused
 from elastic_run.adapters.servers.job_servers import JobServers
+from elastic_run.adapters.servers.requests import PushGradients
 from elastic_run.adapters.servers.session import MOST_WAITING, ServersClient, session
 from elastic_run.adapters.servers.specs import SGD, TableSpec, Zeros
 from elastic_run.adapters.servers.step_clock import StepClock
@@ -53,6 +55,19 @@ def test_gradients_since_a_push_that_was_refused_go_with_the_next(client: Server
     client.push("d", 0, 1, 4, 5)
     assert {id_: value for (_, id_), value in servers.rows.values.items()} == {1: 1.0, 2: 3.0, 3: 2.0}
     assert [(source.begin, source.end) for source in servers.rows.pushes] == [(0, 2), (2, 4), (4, 5)]
+
+
+def test_a_push_has_the_time_at_which_it_was_made(client: ServersClient, servers: ManyServers) -> None:
+    before = time.time_ns() // 1_000_000
+    use(client, 1)
+    servers.servers[0].full = True
+    with pytest.raises(ServerFull):
+        client.push("d", 0, 1, 0, 1)
+    after = time.time_ns() // 1_000_000
+    servers.servers[0].full = False
+    client.push("d", 0, 1, 0, 1)  # again
+    (sent,) = {request.source for request in servers.servers[0].asked if isinstance(request, PushGradients)}
+    assert before <= sent.at <= after
 
 
 def test_what_no_loss_depends_on_is_not_pushed(client: ServersClient, servers: ManyServers) -> None:

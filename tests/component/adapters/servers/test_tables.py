@@ -21,34 +21,10 @@ from elastic_run.adapters.servers.requests import (
     Reply,
     WorkerRequest,
 )
-from elastic_run.adapters.servers.server_events import AnswerAsker, Arrays, ServerAsked, TableRead
-from elastic_run.adapters.servers.server_machine import ServerMachine
 from elastic_run.adapters.servers.specs import SGD, Adagrad, Adam, TableSpec, Uniform, Zeros
 from elastic_run.adapters.servers.tables import Tables as ServerTables
-from elastic_run.master.servers.slot_table import NOBODY, SLOTS, RunningServer, SlotTable
 
-COUNTS = TableSpec("counts", 1, SGD(1.0), Zeros())
-
-
-class Tables:
-    """A server that holds everything."""
-
-    def __init__(self, memory: int) -> None:
-        nobody = (NOBODY,) * SLOTS
-        self._machine = ServerMachine("only", memory)
-        self._machine.on(TableRead(SlotTable(1, (), (RunningServer(0, "only", "here"),), (0,) * SLOTS, nobody, nobody)))
-
-    def answer(self, request: WorkerRequest, arrays: Arrays) -> tuple[Reply, Arrays]:
-        (effect,) = self._machine.on(ServerAsked(1, request, arrays))
-        assert isinstance(effect, AnswerAsker)
-        return effect.reply, effect.arrays
-
-
-def opened(*specs: TableSpec, memory: int = 1 << 24) -> Tables:
-    tables = Tables(memory)
-    for spec in specs or (COUNTS,):
-        assert tables.answer(OpenTable(spec, 1), ())[0].refused == ""
-    return tables
+from .machine_tables import COUNTS, Tables, opened
 
 
 def push(tables: Tables, ids: list[int], begin: int, end: int, *, lease: int = 1, shard: int = 0) -> Reply:
@@ -156,6 +132,11 @@ def test_a_push_of_an_earlier_lease_is_refused() -> None:
         ),
         (ReadPiece("other", 0, 1), [], "there is no table 'other' here"),
         (OpenTable(TableSpec("counts", 2, SGD(1.0), Zeros()), 1), [], "with columns 1 in place of 2"),
+        (
+            OpenTable(TableSpec("counts", 1, SGD(1.0), Zeros(), dtype="float16"), 1),
+            [],
+            "with dtype 'float32' in place of",
+        ),
         (OpenTable(TableSpec("", 2, SGD(1.0), Zeros()), 1), [], "1 to 200 printable characters"),
         (OpenTable(TableSpec("t", 0, SGD(1.0), Zeros()), 1), [], "dim=0 must be from 1 to 4096"),
         (OpenTable(TableSpec("t", 2, SGD(0.0), Zeros()), 1), [], "SGD(lr=0.0)"),

@@ -1,0 +1,23 @@
+"""Arrays of virtual memory, as long as they may ever be: a page is taken when it is first written."""
+
+import contextlib
+import mmap
+from typing import Any
+
+import numpy as np
+
+from .server_events import Array
+
+NO_RESERVE = 0x4000
+"""Linux's MAP_NORESERVE, of which Python's `mmap` has no name: what is not written takes nothing."""
+
+
+def reserve(shape: tuple[int, ...], dtype: Any) -> Array:
+    """One of zeros."""
+    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    if not size:
+        return np.zeros(shape, dtype)
+    memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NO_RESERVE)
+    with contextlib.suppress(OSError):  # a kernel without huge pages knows no such advice
+        memory.madvise(mmap.MADV_NOHUGEPAGE)  # or the first row of each part would take 2 MiB
+    return np.frombuffer(memory, dtype).reshape(shape)
