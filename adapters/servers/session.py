@@ -152,6 +152,7 @@ class ServersClient:
         connection: ServersConnection | OwnServer,
         start_clock: Callable[[int], StepClock] = start_clock,
     ) -> None:
+        self._pid = os.getpid()
         self._connection = connection
         self._start_clock = start_clock
         self.clock: StepClock | None = None
@@ -296,9 +297,9 @@ class ServersClient:
                 self.clock.count_push()
 
     def rest(self) -> None:
-        """See `Pushes`."""
-        with self._lock:
-            if self.clock:
+        """See `Pushes`. A process that was forked from this one has no say in it."""
+        if self.clock and self._pid == os.getpid():
+            with self._lock:
                 self.clock.rest()
 
     def _take_gradients(self) -> dict[str, tuple[Array, Array]]:
