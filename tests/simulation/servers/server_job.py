@@ -13,7 +13,7 @@ from elastic_run.adapters.servers.requests import PushSource
 from elastic_run.adapters.servers.server_events import ServerEvent
 from elastic_run.adapters.servers.specs import FTRL, SGD, Adagrad, Adam, Momentum, Normal, TableSpec
 from elastic_run.master.servers.placement import ServersWanted
-from elastic_run.master.servers.slot_table import NOBODY, SlotTable
+from elastic_run.master.servers.slot_table import SlotTable
 
 from .lines import LineNetwork, Machine
 from .server_process import ServerProcess
@@ -38,7 +38,7 @@ FICKLE_SECONDS = 6.0
 """Until when workers die as tables are written."""
 
 SETTLED_SECONDS = 8.0
-"""After that, in which each slot gets all of its holders; the same again while slots are on their way."""
+"""After that, in which each slot gets all of its holders, beside the time that copies take on slow lines."""
 
 
 def make_records(schedule: ServerSchedule) -> Records:
@@ -97,10 +97,9 @@ class ServerJob:
             if not self._timeline.run(lambda: self._ledger.over and self._timeline.now >= last, last + QUIET_SECONDS):
                 waits = [trainer.name for trainer in self._trainers if trainer.alive]
                 self.rules.fail("after the faults a job ends", f"{', '.join(waits) or 'no worker'} train on")
-            end = self._timeline.now + 4 * SETTLED_SECONDS
-            self._timeline.run(lambda: False, self._timeline.now + SETTLED_SECONDS)
-            while set(self._store.table.joining) - {NOBODY} and self._timeline.now < end:  # slots move one by one
-                self._timeline.run(lambda: False, self._timeline.now + SETTLED_SECONDS)
+            shape = self._schedule.shape  # a copy of all rows, piece by piece, comes several times after another
+            copies = 8 * shape.ids / shape.piece * shape.delay
+            self._timeline.run(lambda: False, self._timeline.now + SETTLED_SECONDS + copies)
             self.rules.check_end(self._schedule.shape.replicas, self._most_servers())
         except BrokenRule as broken:
             return broken
