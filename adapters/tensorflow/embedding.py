@@ -30,8 +30,8 @@ class EmbeddingLayer(tf.keras.layers.Layer):
         initializer: what a row is before its first gradient; None: `Normal()`.
         seed: of the initializer.
         unusable: what is done with gradients that are no finite numbers: "refuse" the push, or "skip" those rows.
-        max_staleness: steps that any other worker of the job may be behind this one when it pulls rows to train on: see
-            `elastic_run.torch.Embedding`.
+        max_staleness: steps that any other worker of the job may be behind this one when it pulls rows to train on;
+            else it waits. A step is a call that names records. 0: all make their steps together. None: nobody waits.
 
     Raises:
         elastic_run.exceptions.TableMisused: the job has no servers, other ranks declare the table otherwise, or Keras
@@ -60,8 +60,11 @@ class EmbeddingLayer(tf.keras.layers.Layer):
         )
         self._zero = self.add_weight(name="zero", shape=(), initializer="zeros", trainable=True)
 
-    def call(self, ids: Any) -> Any:
+    def call(self, ids: Any, training: bool | None = None) -> Any:
         """The rows of `ids` (int64, any shape): ids.shape + (dim,), float32.
+
+        Args:
+            training: False, as in `evaluate` and `predict`: the rows as they are now; nobody is waited for.
 
         Raises:
             elastic_run.exceptions.TableMisused: the ids are no int64, or nothing says of which records they are. Within
@@ -77,14 +80,15 @@ class EmbeddingLayer(tf.keras.layers.Layer):
 
         shape = self.compute_output_shape(ids.shape)
         if not self.trainable:
-            return self._run(self._table.pull, (ids,), shape)
+            return self._run(self._table.rows, (ids,), shape)
+        pull = self._table.rows if training is False else self._table.pull
 
         @tf.custom_gradient
         def look_up(zero: Any) -> Any:
             def push(gradients: Any) -> Any:
                 return self._run(self._push, (ids, gradients), zero.shape)
 
-            return self._run(self._table.pull, (ids,), shape), push
+            return self._run(pull, (ids,), shape), push
 
         return look_up(tf.convert_to_tensor(self._zero))
 
