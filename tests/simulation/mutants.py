@@ -52,6 +52,18 @@ from .seams import (
 
 
 @dataclass(frozen=True, slots=True)
+class Changes:
+    """Several that are one defect: the product makes up for each of them alone."""
+
+    parts: tuple[Edit | Seam, ...]
+
+    def plant(self) -> None:
+        """As of each. Raises Outdated."""
+        for each in self.parts:
+            each.plant()
+
+
+@dataclass(frozen=True, slots=True)
 class Mutant:
     """One defect.
 
@@ -63,7 +75,7 @@ class Mutant:
     """
 
     title: str
-    defect: Edit | Seam
+    defect: Edit | Seam | Changes
     rule: str
     schedule: str
 
@@ -71,6 +83,11 @@ class Mutant:
     def name(self) -> str:
         """What it is called."""
         return self.title.partition(": ")[0]
+
+    @property
+    def parts(self) -> tuple[Edit | Seam, ...]:
+        """The changes that it is."""
+        return self.defect.parts if isinstance(self.defect, Changes) else (self.defect,)
 
     @property
     def text(self) -> str:
@@ -1139,8 +1156,13 @@ MUTANTS: tuple[Mutant, ...] = (
         "seed 38 / job min=1 scale_up=never last_call=0 data=ack / start+3 kill n2",
     ),
     Mutant(
-        "slow-never: nobody is given what a slow worker has",
-        Edit("master/data/ledger.py::Ledger", "self._end.heads", "()"),
+        "slow-never: nobody is given what a slow worker has, or one that has ended",
+        Changes(
+            (
+                Edit("master/data/ledger.py::Ledger", "self._end.heads", "()"),
+                Seam("master.data.ledger.Ledger.end_workers", lambda real, ledger, ranks: False),
+            )
+        ),
         "every agent ends",
         "seed 2 / job data=ack / leased.3+0 worker n2 0 exit0",
     ),

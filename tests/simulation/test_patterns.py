@@ -76,9 +76,8 @@ def test_a_class_or_function_that_has_gone_is_outdated() -> None:
 
 def edits() -> list[tuple[str, list[Edit]]]:
     """Those that defects make, by file."""
-    found = sorted(
-        (mutant.defect for mutant in MUTANTS if isinstance(mutant.defect, Edit)), key=lambda edit: edit.where
-    )
+    parts = (each for mutant in MUTANTS for each in mutant.parts)
+    found = sorted((each for each in parts if isinstance(each, Edit)), key=lambda edit: edit.where)
     return [(file, list(some)) for file, some in itertools.groupby(found, lambda edit: edit.file)]
 
 
@@ -113,7 +112,7 @@ def test_every_defect_can_be_planted(file: str, some: list[Edit], form: Callable
 
 
 def test_every_seam_is_public() -> None:
-    for mutant in MUTANTS:
-        if isinstance(mutant.defect, Seam):
-            mutant.defect.find_target()
-            assert not any(word.startswith("_") and word != "__init__" for word in mutant.defect.name.split("."))
+    for each in (each for mutant in MUTANTS for each in mutant.parts):
+        if isinstance(each, Seam):
+            each.find_target()
+            assert not any(word.startswith("_") and word != "__init__" for word in each.name.split("."))
