@@ -33,7 +33,9 @@ MARK = ".elastic-run-predict.json"
 def identify(task: ModelTask, files: RecordFiles) -> str:
     """A name for these outputs: another where the state, the model's source or the data are others."""
     source, state = Path(task.model), task.state
-    facts = json.dumps([files.files, task.shard_size, task.bad, state.stat().st_mtime_ns])
+    local = [Path(file) for file, _ in files.files if "://" not in file]
+    versions = [(each.stat().st_size, each.stat().st_mtime_ns) for each in (*local, state)]
+    facts = json.dumps([files.files, versions, task.shard_size, task.bad])
     digest = hashlib.blake2b(facts.encode(), digest_size=8)
     for path in (source, state):
         with path.open("rb") as file:

@@ -128,7 +128,8 @@ def train(user: UserModel, module: nn.Module, files: RecordFiles, task: ModelTas
     # Tables of this process end with it, so that what is half trained could not be gone on with.
     every = sys.maxsize if tables and not launched else task.save_every
     checkpoint = Checkpoint(task.state, every=every, **parts)
-    _restore(checkpoint, task)
+    if not tables or is_trained(task.state) or _has_rows(task):
+        _restore(checkpoint, task)
     if end.epochs and (end.epochs >= task.epochs or tables):
         _check_end(end, task, tables)
         if tables:
@@ -231,6 +232,24 @@ def add_up(parameters: Sequence[nn.Parameter], count: int, loss: float, *, busy:
         begin += each.numel()
         each.grad = gradient.view_as(each).to(each.dtype) if flag else None
     return ranks, records, losses
+
+
+def _has_rows(task: ModelTask) -> bool:
+    """Whether a model with tables goes on: without the rows that were trained with it, its state is half a model.
+
+    Collective. Says it where there is a state and no row.
+    """
+    from ..servers.session import session  # here: it loads numba, and only models with tables have that
+
+    found = torch.tensor(session().rows_found)
+    if dist.is_initialized():
+        dist.all_reduce(found)  # pyright: ignore[reportUnknownMemberType]  # torch has no type for it
+    if not int(found) and task.state.exists():
+        say_once(
+            f"{task.state} is there, and the rows of its tables have gone with their servers: begins anew. With "
+            "--ps-checkpoint=FOLDER they would be kept"
+        )
+    return bool(found)
 
 
 def _restore(checkpoint: Checkpoint, task: ModelTask) -> None:

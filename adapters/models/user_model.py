@@ -201,7 +201,8 @@ def load_model(file: str) -> UserModel:
     path = Path(file)
     sys.path.insert(0, str(path.absolute().parent))
     spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec and spec.loader, "it was looked at before"
+    if spec is None or spec.loader is None:
+        raise BadModel(f"{file} is no Python file by its name: it must end in .py")
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module
     try:

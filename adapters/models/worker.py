@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...master.data.shard import BadDataset, BadShardsState
+from ..client.checkpoints import BadCheckpoint
 from ..client.context import AGENT
 from ..readers.errors import BadFiles, BadRecords
 from ..readers.opened import RecordFiles, open_files
@@ -19,7 +20,7 @@ from .errors import BadModel
 if TYPE_CHECKING:
     from torch import nn
 
-UNFIT = (BadModel, BadFiles, BadRecords, BadDataset, BadShardsState, TableMisused)
+UNFIT = (BadCheckpoint, BadModel, BadFiles, BadRecords, BadDataset, BadShardsState, TableMisused)
 """What each start would meet again: told in one sentence, with the exit code by which the launcher knows that."""
 
 

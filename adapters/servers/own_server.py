@@ -65,6 +65,11 @@ class OwnServer:
         """Gives the tables that are open the rows that `export_tables` has written. Raises TableMisused, OSError."""
         for spec in self._tables.declared_specs:
             of_table, rows = folder / quote(spec.name, safe=""), self._tables.find_table(spec.name)
+            if spec.shared is not None:
+                raise TableMisused(
+                    f"table {spec.name!r}: rows that ids share (admit_after) are not exported, and what reads only the "
+                    "others would be wrong"
+                )
             if not of_table.is_dir():
                 raise TableMisused(f"{folder} has no rows of table {spec.name!r}: it is of another model")
             ids, values = np.load(of_table / "ids.npy"), np.load(of_table / "rows.npy")

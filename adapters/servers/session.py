@@ -145,6 +145,7 @@ class ServersClient:
 
     Attributes:
         clock: of this worker, where a table has a bound.
+        rows_found: that tables had on all servers, second copies included, when they were declared here.
     """
 
     def __init__(
@@ -156,6 +157,7 @@ class ServersClient:
         self._connection = connection
         self._start_clock = start_clock
         self.clock: StepClock | None = None
+        self.rows_found = 0
         self._specs: dict[str, TableSpec] = {}
         self._pulled: dict[str, list[AwaitedGradient]] = {}
         self._refused: Push | None = None  # the last, where not every server has applied it
@@ -183,9 +185,10 @@ class ServersClient:
         """Declares it. Raises TableMisused, ServerGone."""
         spec.check()
         with self._lock:
-            self._connection.ask_servers(
+            answers = self._connection.ask_servers(
                 lambda routes: [(OpenTable(spec, routes.table.version), ())] * len(routes.servers)
             )
+            self.rows_found += sum(reply.count for reply, _ in answers)
             bound = None if isinstance(self._connection, OwnServer) else spec.max_staleness  # else nobody is slower
             if bound is not None:
                 self.clock = self.clock or self._start_clock(bound)
