@@ -61,6 +61,7 @@ LIBRARIES = (
 )
 COLLECTIVES = (*LIBRARIES, "elastic_run/adapters/")  # for a rank, for data that others have, for the others' state
 SERVERS = ("elastic_run/adapters/servers/",)
+STEP_CLOCK = ("/servers/step_clock.py",)  # there it waits for slower ranks
 DEVICES = ("/torch/cuda/",)
 HELD = ("/elastic_agent/warm/",)
 LOADERS = ("/torch/utils/data/", "/tensorflow/python/data/")
@@ -282,11 +283,12 @@ def _acting(
     network: str, worker: Worker, main: _Track, others: Sequence[_Track], what: What, ends: Ends
 ) -> tuple[_Track, What, bool]:
     """The thread that tells where a worker is whose main thread waits, what it does, and whether nothing ends that."""
-    own = [each for each in others if each.child or script_frames(each.frames) or decides(each.frames, LIBRARIES)]
+    of_libraries = (*LIBRARIES, *(SERVERS if worker.servers else ()))
+    own = [each for each in others if each.child or script_frames(each.frames) or decides(each.frames, of_libraries)]
     process = next((each for each in own if each.child and each.frames), None)
     for each in own:
-        if _for_ranks(each) == "collective":
-            return each, "collective", False
+        if (does := _for_ranks(each)) in ("collective", "servers"):
+            return each, does, False
     if working := next((each for each in own if each.busy >= IDLE), None):
         return working, "computes", False
     found: list[tuple[_Track, What]] = [
@@ -402,7 +404,8 @@ def _for_ranks(track: _Track) -> What | None:
 def waits_for_servers(frames: Sequence[Frame]) -> bool:
     """Whether the script's innermost call is one to the parameter servers' client."""
     own = script_frames(frames)
-    return is_in(frames[: frames.index(own[0])] if own else frames, SERVERS)
+    inner = frames[: frames.index(own[0])] if own else frames
+    return is_in(inner, SERVERS) and not is_in(inner, STEP_CLOCK)
 
 
 def _wait(track: _Track, peers: frozenset[int], worker: Worker) -> What:

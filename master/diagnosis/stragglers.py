@@ -68,8 +68,7 @@ class Works:
 def works(network: str, worker: Worker, ends: Ends) -> Works:
     """How `worker` shares its time between its own work and waiting for others, by long looks."""
     first, last = worker.snapshots[0], worker.snapshots[-1]
-    # Who waits for parameter servers does neither its own work, nor waits for ranks.
-    looks = [each for each in worker.snapshots if not waits_for_servers(each.frames)]
+    looks = _outside_servers(worker)
     busy = [each for each in looks if not _waits_for_ranks(network, worker.rank, each, ends)]
     kinds = Counter[Work](_work(each) for each in busy)
     spots = Counter(
@@ -107,12 +106,17 @@ def _work(look: Snapshot) -> Work:
     return "computes"
 
 
+def _outside_servers(worker: Worker) -> list[Snapshot]:
+    """Looks that tell: who waits for parameter servers does neither its own work, nor waits for ranks."""
+    return [each for each in worker.snapshots if not waits_for_servers(each.frames)]
+
+
 def stragglers(answers: Sequence[Answer], round: int) -> tuple[Finding, ...]:
     """Ranks that the others wait for in each step, from long looks at ranks that come on."""
     workers = [
         each
         for each in workers_of(answers, round)
-        if len(each[2].snapshots) >= ENOUGH and any(look.frames for look in each[2].snapshots)
+        if len(looks := _outside_servers(each[2])) >= ENOUGH and any(look.frames for look in looks)
     ]
     ends = ends_of([(node.network, worker) for _, node, worker in workers])
     roles = dict[str, list[_Sharing]]()

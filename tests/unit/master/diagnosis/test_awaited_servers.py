@@ -1,8 +1,10 @@
 """Ranks that wait for parameter servers: what is told of the servers, and that no rank is accused for it."""
 
+from dataclasses import replace
+
 import pytest
 
-from elastic_run.master.diagnosis.evidence import Answer, Blocked, Frame, NodeEvidence, Worker
+from elastic_run.master.diagnosis.evidence import Answer, Blocked, Frame, NodeEvidence, ThreadState, Worker
 from elastic_run.master.diagnosis.findings import Finding
 from elastic_run.master.diagnosis.suspects import suspects
 from elastic_run.master.machine.parameter_servers import RankWait, ServerMeasure, ServerReport, ServerState
@@ -58,6 +60,24 @@ def test_the_server_is_the_cause_as_far_as_its_agent_proves_it(state: ServerStat
         f"parameter server 1 on node B keeps workers waiting ({words}), for 61 s; "
         "ranks 0-1 wait in forward(), train.py:12 in train"
     )
+
+
+def test_a_rank_whose_thread_waits_for_a_server_is_not_accused() -> None:
+    queue = (Frame("/usr/lib/python3.11/queue.py", 171, "get"), Frame("/home/me/train.py", 30, "next_batch"))
+    main = worker(0, queue, servers=RankWait(0, (1,), 61.0))
+    looks = tuple(replace(each, threads=(ThreadState(7, False, "S", 0.0, SOCKET, PULLS),)) for each in main.snapshots)
+    found = judged(replace(main, snapshots=looks), worker(1), other=(ServerReport(1, "x", "stopped", 20.0),))
+    assert [(each.kind, each.rank, each.server, each.strength) for each in found] == [
+        ("parameter-server", None, 1, "certain")
+    ]
+
+
+def test_a_rank_that_waits_for_slower_ones_waits_for_no_server() -> None:
+    clock = Frame("/x/site-packages/elastic_run/adapters/servers/step_clock.py", 90, "await_step")
+    queue = (Frame("/usr/lib/python3.11/threading.py", 320, "wait"), Frame("/home/me/train.py", 30, "next_batch"))
+    held = [worker(rank, (clock, *PULLS[1:]), on=SOCKET) for rank in (0, 1)]
+    (found,) = judged(*held, worker(2, queue))
+    assert found.rank == 2
 
 
 def test_one_that_has_ended_is_told_and_one_of_which_nobody_tells_is_not_accused() -> None:
