@@ -27,7 +27,7 @@ def job_words(words: Sequence[str]) -> list[str]:
         UsageError: it cannot be run, as far as files and the model's source tell.
         SystemExit: `--help` was asked for and has been printed.
     """
-    verb = VERBS[[*VERBS].index(words[0])]
+    verb = next(each for each in VERBS if each == words[0])
     if {"-h", "--help"} & set(words):
         make_parser(verb).print_help()
         raise SystemExit(0)
