@@ -5,9 +5,10 @@ affair of `adapters/models/`.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import cast
 
 from ..adapters.models import zoo_files
-from ..adapters.models.commands import VERBS, check_task, flags_of, make_parser, read_task
+from ..adapters.models.commands import Verb, check_task, flags_of, make_parser, read_task
 from ..adapters.models.errors import BadModel
 from .errors import UsageError
 from .options import flags
@@ -27,7 +28,7 @@ def job_words(words: Sequence[str]) -> list[str]:
         UsageError: it cannot be run, as far as files and the model's source tell.
         SystemExit: `--help` was asked for and has been printed.
     """
-    verb = next(each for each in VERBS if each == words[0])
+    verb = cast("Verb", words[0])
     if {"-h", "--help"} & set(words):
         make_parser(verb).print_help()
         raise SystemExit(0)
