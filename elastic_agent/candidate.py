@@ -38,10 +38,10 @@ from ..rendezvous.store.contract import KeyValue, Store
 from ..rendezvous.store.seal import unreadable
 from ..rendezvous.store.waits import Waits
 from ..rendezvous.wire.values import Malformed, decode
+from .master_client import NOT_LEADING
 
 if TYPE_CHECKING:
     from ..master.beside import BesideMaster
-    from ..master.data.clock_service import ClockService
     from ..master.history import History
 
 REFUSED_PAUSE = 1.0
@@ -114,11 +114,11 @@ class Candidate:
         """Those of this node's master, while there is one."""
         return self._master.ledgers if self._master else None
 
-    def clocks(self, run: str) -> "ClockService":
-        """The workers' of that run of the job. Raises Deposed where this node's master does not lead it."""
+    def master_of(self, run: str) -> Master:
+        """This node's, while it leads that run of the job. Raises Deposed."""
         if self._master is None or not self._master.ledgers.serves(run):
-            raise Deposed("this node's agent does not lead that run of the job")
-        return self._master.clocks
+            raise Deposed(NOT_LEADING)
+        return self._master
 
     @property
     def status(self) -> Status | None:

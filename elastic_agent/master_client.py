@@ -58,6 +58,8 @@ STEPS = "steps"
 SERVERS = "parameter_servers"
 """The method that takes a `NodeServers` and gives `Nothing`."""
 
+NOT_LEADING = "this node's agent does not lead that run of the job"
+
 SERVERS_EVERY = 2.0
 """Seconds from one word of them to the next."""
 
@@ -102,16 +104,24 @@ class Link:
 
     async def ask(self, request: Request) -> Answer:
         """Asks until there is an answer; the caller limits how long. Raises TooLong."""
-        pauses = iter(PAUSES)
-        while True:
+
+        async def attempt() -> Answer:
             header, mine = self._known().header, self._known().assignment
             on = mine is not None and 0 < mine.since <= request.round  # the worker continues in that later round
             if header and header.number > request.round and not on:
                 return Answer("stale", f"round {request.round} is over: the job is in round {header.number}")
+            if ledgers := self._here():
+                return await ledgers.answer(request, self._caller())
+            return await self._ask_master(LEDGER, request, Answer)
+
+        return await self._try_again(attempt)
+
+    async def _try_again(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Until whoever leads by then has answered."""
+        pauses = iter(PAUSES)
+        while True:
             try:
-                if ledgers := self._here():
-                    return await ledgers.answer(request, self._caller())
-                return await self._ask_master(LEDGER, request, Answer)
+                return await attempt()
             except (Deposed, RpcError, OSError) as error:
                 self.trouble = str(error)
             await asyncio.sleep(next(pauses, PAUSES[-1]))
@@ -125,15 +135,12 @@ class Link:
         return await self._reports.answer(told)
 
     async def _ask_clocks(self, told: Call) -> Back:
-        pauses = iter(PAUSES)
-        while True:
-            try:
-                if self._here() and self._clocks:
-                    return await self._clocks(self._caller(), told)
-                return await self._ask_master(CLOCKS, told, Back)
-            except (Deposed, RpcError, OSError) as error:
-                self.trouble = str(error)
-            await asyncio.sleep(next(pauses, PAUSES[-1]))
+        async def attempt() -> Back:
+            if self._here() and self._clocks:
+                return await self._clocks(self._caller(), told)
+            return await self._ask_master(CLOCKS, told, Back)
+
+        return await self._try_again(attempt)
 
     async def status(self) -> Status:
         """The job's. Raises RpcError or OSError where nobody tells it now."""
@@ -141,18 +148,20 @@ class Link:
 
     async def stepped(self, told: Stepped) -> None:
         """Tells how far rank 0 is; where nobody hears it now, the next word comes in a second."""
-        if self._stepped(told):
-            return
+        if not self._stepped(told):
+            await self._tell_master(STEPS, told)
+
+    async def _tell_master(self, method: str, told: object) -> None:
+        """Once; where nobody hears it now, it is lost."""
         with contextlib.suppress(RpcError, OSError):
-            await self._ask_master(STEPS, told, Nothing)
+            await self._ask_master(method, told, Nothing)
 
     async def tell_servers(self, describe: Callable[[], NodeServers]) -> None:
         """Tells of this node's parameter servers again and again, until it is cancelled."""
         while True:
             await asyncio.sleep(SERVERS_EVERY)
             if not self._served(told := describe()):
-                with contextlib.suppress(RpcError, OSError):
-                    await self._ask_master(SERVERS, told, Nothing)
+                await self._tell_master(SERVERS, told)
 
     async def look(self, node: str, wanted: Look) -> NodeEvidence:
         """What the agent of a node sees of its workers.
@@ -234,37 +243,30 @@ async def answer_clocks(leads: "Candidate", caller: Caller, told: Call) -> Back:
         node = decode(NodeClocks, told.told.encode())
     except Malformed as error:
         return Back(text=f"clocks that cannot be read: {error}")
-    return Back(told=encode(await leads.clocks(caller.run).answer(node, caller)).decode())
+    return Back(told=encode(await leads.master_of(caller.run).clocks.answer(node, caller)).decode())
 
 
 def methods(leads: "Candidate") -> Methods:
     """What others may ask this agent, which answers while its own master leads their run of the job."""
 
     async def ask_ledger(caller: Caller, request: Request) -> Answer:
-        ledgers = leads.ledgers
-        if ledgers is None or not ledgers.serves(caller.run):
-            raise Deposed("this node's agent does not lead that run of the job")
-        return await ledgers.answer(request, caller)
+        return await leads.master_of(caller.run).ledgers.answer(request, caller)
 
     async def ask_status(caller: Caller, _: Nothing) -> Status:
         found = leads.status
         if found is None or (caller.run != found.run and found.state != "gathering"):
-            raise Deposed("this node's agent does not lead that run of the job")
+            raise Deposed(NOT_LEADING)
         return found
 
     async def ask_clocks(caller: Caller, told: Call) -> Back:
         return await answer_clocks(leads, caller, told)
 
     async def tell_steps(caller: Caller, told: Stepped) -> Nothing:
-        ledgers = leads.ledgers
-        if ledgers is None or not ledgers.serves(caller.run) or not leads.stepped(told):
-            raise Deposed("this node's agent does not lead that run of the job")
+        leads.master_of(caller.run).stepped(told)
         return Nothing()
 
     async def tell_servers(caller: Caller, told: NodeServers) -> Nothing:
-        ledgers = leads.ledgers
-        if ledgers is None or not ledgers.serves(caller.run) or not leads.served(told):
-            raise Deposed("this node's agent does not lead that run of the job")
+        leads.master_of(caller.run).served(told)
         return Nothing()
 
     return {

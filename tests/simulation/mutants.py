@@ -1078,20 +1078,18 @@ MUTANTS: tuple[Mutant, ...] = (
         Edit(
             "elastic_agent/master_client.py::Link.ask",
             """
-            try:
-                if ledgers := self._here():
-                    return await ledgers.answer(request, self._caller())
-                ...
-            except (Deposed, RpcError, OSError) as error: ...
+            if ledgers := self._here():
+                return await ledgers.answer(request, self._caller())
+            ...
             """,
             """
             try:
                 if ledgers := self._here():
                     return await ledgers.answer(request, self._caller())
                 ...
-            except (Deposed, RpcError, OSError) as error:
-                ...
+            except (Deposed, RpcError, OSError):
                 object.__setattr__(request, "sequence", request.sequence + 1)
+                raise
             """,
         ),
         "a valid request is not refused",

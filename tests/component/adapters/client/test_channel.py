@@ -84,19 +84,22 @@ class Master:
     told: list[Stepped] = field(default_factory=list[Stepped])
 
     def __post_init__(self) -> None:
-        # What is asked of the ledgers here is two methods, and a double has them.
+        # What is asked of the ledgers here is one method, and a double has it.
         self.server = AgentListener(self.incarnation, methods=master_client.methods(self))
 
     @property
     def ledgers(self) -> Ledgers:
         return cast(Ledgers, self)
 
-    def stepped(self, told: Stepped) -> bool:
-        self.told.append(told)
-        return not self.deposed
+    def master_of(self, run: str) -> "Master":
+        if run != self.run:
+            raise Deposed(master_client.NOT_LEADING)
+        return self
 
-    def serves(self, run: str) -> bool:
-        return run == self.run
+    def stepped(self, told: Stepped) -> None:
+        self.told.append(told)
+        if self.deposed:
+            raise Deposed("another leads")
 
     async def answer(self, request: Request, caller: Caller) -> Answer:
         self.callers.append(caller)
