@@ -80,12 +80,11 @@ def predict(user: UserModel, module: nn.Module, files: RecordFiles, task: ModelT
     elif json.loads(mark.read_text(encoding="utf-8")) != {"predictions": name}:
         raise BadModel(f"--output={task.output} has predictions of another model, state or data: name a new folder")
     _write_pieces(files, f"predict-{name}", task.output, "csv", task, _Prediction(user, module).compute_piece)
-    if context().rank == 0:
+    here = context()
+    if here.rank == 0:
         for left in task.output.glob(".*.part"):
-            if (
-                context().world_size == 1 or f".{context().round}-" not in left.name
-            ):  # of a worker that was killed, and not of a slow one
-                left.unlink(missing_ok=True)
+            if here.world_size == 1 or f".{here.round}-" not in left.name:
+                left.unlink(missing_ok=True)  # of a worker that was killed, and not of a slow one
         count = sum(1 for _ in task.output.glob("*.csv"))
         but = ", but for bad rows" if task.bad else ""
         say_once(f"{task.output} has the outputs of {len(files):,} records{but}: {count:,} files, one for each shard")

@@ -3,13 +3,13 @@
 For a script that runs without a launcher, in a debugger, say; and for rows that were exported and are only read.
 """
 
-import os
 from pathlib import Path
 from urllib.parse import quote
 
 import numpy as np
 
 from ...master.servers.slot_table import SLOTS, RunningServer, SlotTable
+from ...rendezvous.host.control_groups import usable_memory
 from .client import Answer, AskedServer, Exchange, Split
 from .errors import PushRefused, ServerFull, TableMisused
 from .marks import Marks, RecordsRefused
@@ -27,12 +27,11 @@ class OwnServer:
     """All tables of one process; asked as a `ServersConnection` is.
 
     Args:
-        memory: bytes that the rows may take; 0: half of the machine's.
+        memory: bytes that the rows may take; 0: half of the machine's, or of the control group's.
     """
 
     def __init__(self, memory: int = 0) -> None:
-        machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        self._tables = Tables(memory or machine // 2)
+        self._tables = Tables(memory or usable_memory() // 2)
         self._marks = Marks()
         self._marks.hold_slots(ALL_SLOTS)
         self._server = RunningServer(0, "own", "here")

@@ -54,8 +54,7 @@ class OpenTable(Tagged):
 @dataclass(frozen=True, slots=True)
 class PullRows(Tagged):
     """Wants rows, and changes nothing. With it comes an array of ids (int64) for each table, all of slots whose primary
-    the server is; with the answer, values (n, columns) for each, of its
-    `TableSpec.dtype`.
+    the server is; with the answer, values (n, columns) for each, of its `TableSpec.dtype`.
 
     Attributes:
         given: ids that the worker's batch had before each was taken once; 0 where another server is told of them.

@@ -9,6 +9,8 @@ from . import specs
 from .errors import TableMisused
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .server_events import Array
     from .session import ServersClient
 
@@ -73,15 +75,11 @@ class RowTable:
             elastic_run.exceptions.ServerGone: the server does not answer.
         """
         self._pulled = True
-        array = self._checked(ids)
-        _, rows, inverse = servers_client().pull_for_step(self.spec, array.ravel())
-        return rows[inverse].reshape(*array.shape, self.spec.columns)
+        return self._read(ids, lambda flat: servers_client().pull_for_step(self.spec, flat))
 
     def rows(self, ids: Any) -> "Array":
         """The same as they are now: no gradient follows."""
-        array = self._checked(ids)
-        _, rows, inverse = servers_client().pull(self.spec.name, array.ravel())
-        return rows[inverse].reshape(*array.shape, self.spec.columns)
+        return self._read(ids, lambda flat: servers_client().pull(self.spec.name, flat))
 
     def push(self, ids: Any, gradients: Any) -> None:
         """Gradients that were computed from these rows: summed for each id, and pushed with the next records.
@@ -119,6 +117,11 @@ class RowTable:
             elastic_run.exceptions.TableMisused: the ids are no int64.
         """
         servers_client().prefetch(self.spec.name, self._checked(ids).ravel())
+
+    def _read(self, ids: Any, pull: "Callable[[Array], tuple[Array, Array, Array]]") -> "Array":
+        array = self._checked(ids)
+        _, rows, inverse = pull(array.ravel())
+        return rows[inverse].reshape(*array.shape, self.spec.columns)
 
     def _checked(self, ids: Any) -> "Array":
         import numpy as np  # here: a script that only names an optimizer does not need it

@@ -271,17 +271,7 @@ class TableSpec:
 
     def describe_difference(self, other: "TableSpec") -> str:
         """What `other` is in place of this, in words; empty where both are the same."""
-        names = (
-            "columns",
-            "optimizer",
-            "initializer",
-            "seed",
-            "unusable",
-            "dtype",
-            "admit_after",
-            "evict",
-            "max_staleness",
-        )
+        names = (each.name for each in fields(self) if each.name != "name")
         pairs = ((name, getattr(self, name), getattr(other, name)) for name in names)
         return ", ".join(f"{name} {other!r} in place of {mine!r}" for name, mine, other in pairs if mine != other)
 

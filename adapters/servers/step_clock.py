@@ -10,8 +10,8 @@ import time
 from ...master.data.worker_clocks import LowestClock, NodeClocks, WorkerClock
 from ...rendezvous.wire.values import decode, encode
 from ..client.channel import Call, Channel, say_wait
-from ..client.context import AGENT, ROUND
-from .errors import TableMisused
+from ..client.context import ROUND
+from .table_source import open_channel
 
 QUIET = 20.0
 """Seconds that a wait may take before a person is told why."""
@@ -107,7 +107,5 @@ class StepClock:
 
 def start_clock(bound: int) -> StepClock:
     """This process's. Raises TableMisused where there is no agent, AgentGone."""
-    if not (agent := os.environ.get(AGENT)):
-        raise TableMisused("max_staleness is a bound between workers of a job: start it with elastic-run")
-    rank = int(os.environ.get("RANK", "0"))
-    return StepClock(Channel(agent, rank=rank), rank, int(os.environ.get(ROUND, "0")), bound)
+    channel = open_channel("max_staleness is a bound between workers of a job: start it with elastic-run")
+    return StepClock(channel, int(os.environ.get("RANK", "0")), int(os.environ.get(ROUND, "0")), bound)

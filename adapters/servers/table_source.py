@@ -74,6 +74,11 @@ def keep_tables_here() -> None:
 
 def connect_agent() -> TableSource:
     """Raises TableMisused where there is no agent, AgentGone."""
+    return TableSource(open_channel(NO_SERVERS))
+
+
+def open_channel(otherwise: str) -> Channel:
+    """To this worker's agent. Raises TableMisused with those words where there is none, AgentGone."""
     if not (agent := os.environ.get(AGENT)):
-        raise TableMisused(NO_SERVERS)
-    return TableSource(Channel(agent, rank=int(os.environ.get("RANK", "0"))))
+        raise TableMisused(otherwise)
+    return Channel(agent, rank=int(os.environ.get("RANK", "0")))

@@ -39,10 +39,7 @@ class ClockService:
         found = current()
         before = [each for each in found.ranks if found.earliest(each) <= adopted] if found else []
         self._clocks = WorkerClocks(before, now())
-        self._woken = (
-            False,
-            0,
-        )  # what those who wait have heard of: whether the lowest clock is known, and which it is
+        self._woken = False, 0  # of what those who wait have heard: whether the lowest clock is known, and which it is
         self._silent: frozenset[int] = frozenset()
         self._waiting: set[asyncio.Future[None]] = set()
 

@@ -66,12 +66,17 @@ def _suspects(status: Status) -> Iterable[Sample]:
         yield (kind, node, "" if rank is None else str(rank)), 1.0
 
 
+def _begun_servers(status: Status) -> list[ServerStatus]:
+    """Those that have been started: of the others nothing is known."""
+    return [each for each in status.parameter_servers.servers if each.report.incarnation]
+
+
 def _of_servers(value: Callable[[ServerStatus], float | None]) -> Callable[[Status], Iterable[Sample]]:
     """A metric of each parameter server; absent where there is no value."""
 
     def read(status: Status) -> Iterable[Sample]:
-        for each in status.parameter_servers.servers:
-            if each.report.incarnation and (found := value(each)) is not None:
+        for each in _begun_servers(status):
+            if (found := value(each)) is not None:
                 yield (str(each.report.number), each.node), found
 
     return read
@@ -81,18 +86,18 @@ def _of_tables(value: Callable[[TableMeasure], float]) -> Callable[[Status], Ite
     """A metric of each table on each parameter server."""
 
     def read(status: Status) -> Iterable[Sample]:
-        for each in status.parameter_servers.servers:
-            for table in each.report.measure.tables if each.report.incarnation else ():
+        for each in _begun_servers(status):
+            for table in each.report.measure.tables:
                 yield (str(each.report.number), each.node, table.table), value(table)
 
     return read
 
 
 def _slots(status: Status) -> Iterable[Sample]:
-    for each in status.parameter_servers.servers:
+    for each in _begun_servers(status):
         report = each.report
         parts = (("primary", report.slots), ("backup", report.backups), ("bare", report.bare))
-        for part, number in (*parts, ("copying", report.measure.copying)) if report.incarnation else ():
+        for part, number in (*parts, ("copying", report.measure.copying)):
             yield (str(report.number), each.node, part), number
 
 

@@ -2,8 +2,8 @@
 
 With `--die ROUND:PUSHES:WHEN ...` the first worker that has made so many pushes in that round kills itself: "before"
 the next, "after" it (the ledger has not heard of it), or when it has marked the shard of one "done". At "exit" it ends
-as if all were well, and rank 0 does not. The pauses of `--pause`
-end where a file called hurry is there: the test has seen what it waited for.
+as if all were well, and rank 0 does not. The pauses of `--pause` end where a file called hurry is there: the test has
+seen what it waited for.
 """
 
 import argparse
