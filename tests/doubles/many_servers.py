@@ -16,6 +16,7 @@ from typing import Any, Protocol, cast
 import numpy as np
 
 from elastic_run.adapters.servers import frames
+from elastic_run.adapters.servers.client import ServersConnection
 from elastic_run.adapters.servers.frames import Asking, Replying
 from elastic_run.adapters.servers.job_servers import JobServers
 from elastic_run.adapters.servers.requests import (
@@ -27,6 +28,8 @@ from elastic_run.adapters.servers.requests import (
     Reply,
     Request,
 )
+from elastic_run.adapters.servers.session import ServersClient
+from elastic_run.adapters.servers.step_clock import StepClock, start_clock
 from elastic_run.adapters.servers.table_source import TableSource
 from elastic_run.master.servers.slot_table import SLOTS, RunningServer, ServerPlace, SlotTable
 from elastic_run.rendezvous.identity.servers import ServersTls
@@ -305,6 +308,12 @@ class ManyServers:
         table = self.table(deal_slots(*numbers))
         self.tell_servers(table)
         self.tell_agent(table)
+
+    def client(self, start_clock: Callable[[int], StepClock] = start_clock) -> ServersClient:
+        """A worker's end, until the servers end."""
+        connection = ServersConnection(self.source())
+        self.ends.callback(connection.close)
+        return ServersClient(connection, start_clock)
 
     def source(self) -> DoubleSource:
         made = DoubleSource(self)

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from elastic_run.adapters.servers import session
-from elastic_run.adapters.servers.client import ServersConnection
 from elastic_run.adapters.servers.errors import TableMisused
 from elastic_run.adapters.servers.row_table import RowTable
 from elastic_run.adapters.servers.session import ServersClient
@@ -23,8 +22,7 @@ def servers() -> Iterator[ManyServers]:
 
 @pytest.fixture
 def client(servers: ManyServers, monkeypatch: pytest.MonkeyPatch) -> ServersClient:
-    made = ServersClient(connection := ServersConnection(servers.source()))
-    servers.ends.callback(connection.close)
+    made = servers.client()
     monkeypatch.setattr(session, "session", lambda: made)
     return made
 

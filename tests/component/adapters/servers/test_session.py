@@ -32,8 +32,7 @@ def servers() -> Iterator[ManyServers]:
 
 @pytest.fixture
 def client(servers: ManyServers) -> ServersClient:
-    made = ServersClient(connection := ServersConnection(servers.source()))
-    servers.ends.callback(connection.close)
+    made = servers.client()
     made.open_table(TableSpec("t", 1, SGD(1.0), Zeros()))
     return made
 
@@ -96,8 +95,7 @@ class Clock(StepClock):
 @pytest.fixture
 def bounded(servers: ManyServers) -> ServersClient:
     """Two tables with bounds, and one without."""
-    made = ServersClient(connection := ServersConnection(servers.source()), Clock)
-    servers.ends.callback(connection.close)
+    made = servers.client(Clock)
     for name, bound in (("free", None), ("loose", 3), ("tight", 1)):
         made.open_table(TableSpec(name, 1, SGD(1.0), Zeros(), max_staleness=bound))
     return made

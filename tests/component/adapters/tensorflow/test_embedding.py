@@ -10,7 +10,6 @@ import pytest
 import elastic_run.tensorflow
 from elastic_run.adapters.client import pushes
 from elastic_run.adapters.servers import session
-from elastic_run.adapters.servers.client import ServersConnection
 from elastic_run.adapters.servers.errors import TableMisused
 from elastic_run.adapters.servers.session import ServersClient
 from elastic_run.adapters.servers.specs import SGD, Zeros
@@ -37,8 +36,7 @@ def servers() -> Iterator[ManyServers]:
 
 @pytest.fixture
 def client(servers: ManyServers, monkeypatch: pytest.MonkeyPatch) -> ServersClient:
-    made = ServersClient(connection := ServersConnection(servers.source()))
-    servers.ends.callback(connection.close)
+    made = servers.client()
     monkeypatch.setattr(session, "session", lambda: made)
     monkeypatch.setattr(pushes, "registered", [made])
     return made

@@ -28,8 +28,7 @@ def servers() -> Iterator[ManyServers]:
 
 @pytest.fixture
 def client(servers: ManyServers, monkeypatch: pytest.MonkeyPatch) -> ServersClient:
-    made = ServersClient(connection := ServersConnection(servers.source()))
-    servers.ends.callback(connection.close)
+    made = servers.client()
     monkeypatch.setattr(session, "session", lambda: made)
     return made
 
