@@ -38,7 +38,6 @@ from ..rendezvous.store.contract import KeyValue, Store
 from ..rendezvous.store.seal import unreadable
 from ..rendezvous.store.waits import Waits
 from ..rendezvous.wire.values import Malformed, decode
-from .master_client import NOT_LEADING
 
 if TYPE_CHECKING:
     from ..master.beside import BesideMaster
@@ -117,7 +116,7 @@ class Candidate:
     def master_of(self, run: str) -> Master:
         """This node's, while it leads that run of the job. Raises Deposed."""
         if self._master is None or not self._master.ledgers.serves(run):
-            raise Deposed(NOT_LEADING)
+            raise Deposed("this node's agent does not lead that run of the job")
         return self._master
 
     @property

@@ -58,8 +58,6 @@ STEPS = "steps"
 SERVERS = "parameter_servers"
 """The method that takes a `NodeServers` and gives `Nothing`."""
 
-NOT_LEADING = "this node's agent does not lead that run of the job"
-
 SERVERS_EVERY = 2.0
 """Seconds from one word of them to the next."""
 
@@ -255,7 +253,7 @@ def methods(leads: "Candidate") -> Methods:
     async def ask_status(caller: Caller, _: Nothing) -> Status:
         found = leads.status
         if found is None or (caller.run != found.run and found.state != "gathering"):
-            raise Deposed(NOT_LEADING)
+            raise Deposed("this node's agent does not lead that run of the job")
         return found
 
     async def ask_clocks(caller: Caller, told: Call) -> Back:

@@ -93,7 +93,7 @@ class Master:
 
     def master_of(self, run: str) -> "Master":
         if run != self.run:
-            raise Deposed(master_client.NOT_LEADING)
+            raise Deposed("this node does not lead that run")
         return self
 
     def stepped(self, told: Stepped) -> None:
