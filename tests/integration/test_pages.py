@@ -413,6 +413,12 @@ PYTHON: Mapping[str, Run | str] = {
         job="",
         instead={"1_000_000": "19_999"},
     ),
+    """readers: recent = data.query("SELECT user, price FROM 'data/*.csv' WHERE price > 3", folder="rows")""": Run(
+        "from pathlib import Path\nfrom elastic_run import data\nPath('data').mkdir(exist_ok=True)\n"
+        "Path('data', 'z.csv').write_text('user,price\\n1,2.5\\n20000,3.5\\n')\n",
+        "assert 20_000 in recent.read(range(len(recent)))['user']\n",
+        job="",
+    ),
     "servers: from elastic_run import data, servers": "its model is left out; test_examples.py runs a whole one",
     "servers: import keras": Run(
         "import numpy\n\n\ndef read(indices):\n    ids = numpy.array(indices)\n    return ids % 1000, ids % 2.0\n\n\n",
