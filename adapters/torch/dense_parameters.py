@@ -110,7 +110,7 @@ class DenseParameters:
             with torch.no_grad():
                 for member, numbers in zip(group.members, values, strict=True):
                     parameter = self._parameters[member]
-                    parameter.copy_(torch.from_numpy(numbers).view(parameter.shape))
+                    parameter.copy_(torch.as_tensor(numbers).view(parameter.shape))
 
     def take_gradients(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Before a step: its gradients go with the records that are named next. Raises TableMisused.
@@ -197,12 +197,12 @@ def on_servers(
         raise TableMisused(f"on_servers: pull_every={pull_every!r} must be a number of steps from 1")
     served = DenseParameters(model, optimizer, name, pull_every, max_staleness)
 
-    @torch.compiler.disable
     def pull_before(module: nn.Module, _: Any) -> None:  # a function: whoever copies a model would copy an object
         served.pull_due(trains=module.training and torch.is_grad_enabled())
 
+    compiler: Any = torch.compiler  # torch has no type for what follows
     for module in model.modules():
-        module.register_forward_pre_hook(pull_before)
+        module.register_forward_pre_hook(compiler.disable(pull_before))
     check_optimizers()
     optimizer.register_step_pre_hook(served.take_gradients)
     optimizer.register_step_post_hook(served.end_step)
@@ -248,7 +248,7 @@ def _as_pushed(parameter: nn.Parameter, step: ServerStep) -> "Array":
     assert gradient is not None
     if gradient.is_sparse:
         raise TableMisused("on_servers: a gradient is sparse: make that layer an elastic_run.torch.Embedding")
-    pushed = gradient.detach() * step.sign
+    pushed = gradient.detach() * (step.rate * step.sign)
     if step.weight_decay:
-        pushed = pushed.add_(parameter.detach(), alpha=step.weight_decay)
-    return _as_numbers(pushed * step.rate)
+        pushed.add_(parameter.detach(), alpha=step.rate * step.weight_decay)
+    return _as_numbers(pushed)

@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -172,6 +173,32 @@ def test_the_values_of_the_worker_that_claims_first_win_unless_it_is_lost(
     wanted = (mine if is_lost else its).tolist()
     assert first_values.agree_on_first_values(workers.begin(), spec, mine).tolist() == wanted
     assert first_values.agree_on_first_values(workers.begin(), spec, 2 * mine).tolist() == wanted
+
+
+def test_a_step_begins_with_a_pull_that_waits_for_slower_workers_also_after_an_evaluation(
+    workers: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, waits = workers.begin(), list[bool]()
+    pull = client.pull_for_step
+
+    def note(*words: Any, trains: bool) -> Any:  # Any: as the client has it
+        waits.append(trains)
+        return pull(*words, trains=trains)
+
+    monkeypatch.setattr(client, "pull_for_step", note)
+    made, optimizer, _ = counting(0.0, max_staleness=2)
+    assert client.specs[0].max_staleness == 2 and waits == [False]
+    for _ in range(2):
+        waits.clear()
+        count(made, optimizer, 1)
+        assert waits == [True]
+        workers.name(client)
+    made.eval()(1)
+    made(1)
+    assert waits == [True, False]
+    count(made.train(), optimizer, 1)
+    made(1)
+    assert waits == [True, False, True]
 
 
 def test_a_copy_of_the_model_is_a_model_of_its_own(workers: Workers) -> None:
