@@ -56,8 +56,21 @@ class DenseParameters:
         self._without: list[tuple[Tensor, Tensor]] = []
         """Parameters, and their gradients, while a step of the optimizer changes nothing."""
         self._begin(optimizer, name, _seed_of(named), max_staleness)
-        self._pulled_at, self._pulled_to_train = 0, False
         self.pull()
+        self._follow(model, optimizer)
+
+    def _follow(self, model: nn.Module, optimizer: Optimizer) -> None:
+        """From now on."""
+
+        def pull_before(module: nn.Module, _: Any) -> None:  # a function: whoever copies a model would copy an object
+            self._pull_due(trains=module.training and torch.is_grad_enabled())
+
+        compiler: Any = torch.compiler  # torch has no type for what follows
+        for module in model.modules():
+            module.register_forward_pre_hook(compiler.disable(pull_before))
+        check_optimizers()
+        optimizer.register_step_pre_hook(self._take_gradients)
+        optimizer.register_step_post_hook(self._end_step)
 
     def _begin(self, optimizer: Optimizer, name: str, seed: int, max_staleness: int | None) -> None:
         from ..servers.first_values import agree_on_first_values, spec_of_first_values
@@ -77,12 +90,11 @@ class DenseParameters:
                 members = tuple(sorted(places[id(each)] for each in group["params"]))
                 self._groups.append(ServedGroup(declare_table(spec), members, step))
             first = spec_of_first_values(f"{name} begins", COLUMNS, seed)
-            self._first = agree_on_first_values(self._client, first, mine)
+            agreed = agree_on_first_values(self._client, first, mine)
         except TableMisused as error:
-            raise TableMisused(
-                f"on_servers: model {name!r} cannot be on servers: {error} (the seed is a hash of the parameters' "
-                "names and shapes: it differs where the models do)"
-            ) from None
+            hint = " (the seed is a hash of the parameters' names and shapes)" if " seed " in str(error) else ""
+            raise TableMisused(f"on_servers: model {name!r} cannot be on servers: {error}{hint}") from None
+        self._first = [agreed[self._rows.list_ids(each.members)] for each in self._groups]
 
     def pull(self) -> None:
         """Gives the model the newest parameters that the servers have.
@@ -95,24 +107,26 @@ class DenseParameters:
         """
         self._pull(trains=False)
 
-    def pull_due(self, *, trains: bool) -> None:
+    def _pull_due(self, *, trains: bool) -> None:
         """As `pull`, at each `pull_every`th step, and before the first; waits for slower workers where it `trains`."""
         behind = self._client.pushes - self._pulled_at
         if behind >= self._pull_every or (trains and not self._pulled_to_train):
             self._pull(trains=trains)
 
     def _pull(self, *, trains: bool) -> None:
-        self._pulled_at, self._pulled_to_train = self._client.pushes, trains
-        for group in self._groups:
+        pushes = self._client.pushes
+        for group, first in zip(self._groups, self._first, strict=True):
             ids = self._rows.list_ids(group.members)
             _, rows, inverse = self._client.pull_for_step(group.table, ids, trains=trains)
-            values = self._rows.join_values(group.members, self._first[ids] + rows[inverse])
+            values = rows[inverse]
+            values += first
             with torch.no_grad():
-                for member, numbers in zip(group.members, values, strict=True):
+                for member, numbers in zip(group.members, self._rows.join_values(group.members, values), strict=True):
                     parameter = self._parameters[member]
                     parameter.copy_(torch.as_tensor(numbers).view(parameter.shape))
+        self._pulled_at, self._pulled_to_train = pushes, trains
 
-    def take_gradients(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _take_gradients(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Before a step: its gradients go with the records that are named next. Raises TableMisused.
 
         Args:
@@ -133,7 +147,7 @@ class DenseParameters:
             for parameter, _ in self._without:
                 parameter.grad = None
 
-    def end_step(self, *_: Any) -> None:
+    def _end_step(self, *_: Any) -> None:
         """After it."""
         for parameter, gradient in self._without:
             parameter.grad = gradient
@@ -195,18 +209,7 @@ def on_servers(
     """
     if type(pull_every) is not int or pull_every < 1:
         raise TableMisused(f"on_servers: pull_every={pull_every!r} must be a number of steps from 1")
-    served = DenseParameters(model, optimizer, name, pull_every, max_staleness)
-
-    def pull_before(module: nn.Module, _: Any) -> None:  # a function: whoever copies a model would copy an object
-        served.pull_due(trains=module.training and torch.is_grad_enabled())
-
-    compiler: Any = torch.compiler  # torch has no type for what follows
-    for module in model.modules():
-        module.register_forward_pre_hook(compiler.disable(pull_before))
-    check_optimizers()
-    optimizer.register_step_pre_hook(served.take_gradients)
-    optimizer.register_step_post_hook(served.end_step)
-    return served
+    return DenseParameters(model, optimizer, name, pull_every, max_staleness)
 
 
 def list_parameters(model: nn.Module, optimizer: Optimizer, name: str) -> list[tuple[str, nn.Parameter]]:
