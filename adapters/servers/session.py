@@ -272,6 +272,16 @@ class ServersClient:
             raise TableMisused(UNPUSHED)
         self._stepped.add(optimizer)
 
+    def push_once(self, table: str, part: int, ids: Array, gradients: Array) -> None:
+        """Gradients of no records, for rows of a table: in the whole job those count that come first for that `part`.
+
+        Args:
+            ids: (n,) int64, each once.
+            gradients: (n, columns) float32.
+        """
+        push = Push(PushSource(table, part, 0, 0, 1), {table: (ids, gradients)})
+        self.ask_servers(push.split_by_server)
+
     def cuts(self, dataset: str, shard_index: int, lease: int, offset: int) -> list[int]:
         """See `Pushes`."""
         with self._lock:
@@ -303,16 +313,6 @@ class ServersClient:
             self._pushes += 1
             if self.clock:
                 self.clock.count_push()
-
-    def push_once(self, table: str, part: int, ids: Array, gradients: Array) -> None:
-        """Gradients of no records, for rows of a table: in the whole job those count that come first for that `part`.
-
-        Args:
-            ids: (n,) int64, each once.
-            gradients: (n, columns) float32.
-        """
-        push = Push(PushSource(table, part, 0, 0, 1), {table: (ids, gradients)})
-        self.ask_servers(push.split_by_server)
 
     def rest(self) -> None:
         """See `Pushes`. A process that was forked from this one has no say in it."""
