@@ -420,6 +420,7 @@ PYTHON: Mapping[str, Run | str] = {
         job="",
     ),
     "servers: from elastic_run import data, servers": "its model is left out; test_examples.py runs a whole one",
+    "servers: served = elastic.on_servers(model, optimizer)": "a part; test_dense_parameters.py has whole models",
     "servers: import keras": Run(
         "import numpy\n\n\ndef read(indices):\n    ids = numpy.array(indices)\n    return ids % 1000, ids % 2.0\n\n\n",
         job="keras",
