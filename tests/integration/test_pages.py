@@ -415,7 +415,7 @@ PYTHON: Mapping[str, Run | str] = {
     ),
     """readers: recent = data.query("SELECT user, price FROM 'data/*.csv' WHERE price > 3", folder="rows")""": Run(
         "from pathlib import Path\nfrom elastic_run import data\nPath('data').mkdir(exist_ok=True)\n"
-        "Path('data', 'z.csv').write_text('user,price\\n1,2.5\\n20000,3.5\\n')\n",
+        "Path('data', 'z.csv').write_text('user,price,title\\n1,2.5,a\\n20000,3.5,b\\n')\n",
         "assert 20_000 in recent.read(range(len(recent)))['user']\n",
         job="",
     ),
