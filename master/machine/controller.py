@@ -23,7 +23,7 @@ from typing import Literal
 from ...rendezvous.base.frozen import dataclass
 from ...rendezvous.header import Header, Tally
 from ...rendezvous.keys import Keys
-from ...rendezvous.member import Fingerprint, Member, Report
+from ...rendezvous.member import Fingerprint, Member, Report, read_ranks
 from ...rendezvous.node_reasons import cut
 from ...rendezvous.ranks import Assignment
 from ...rendezvous.reasons import AwaitingReports, NoChange, Reason, StandsStill
@@ -160,7 +160,12 @@ class Controller:
         since = {each.incarnation: each.since or number for each in self.round.assigned}
         members = [seen.member for seen in self._membership.seen if seen.member.incarnation in since]
         exits = [(since[each.incarnation], exit_) for each in members for exit_ in each.report.exits if exit_.ok]
-        return frozenset(exit_.rank for first, exit_ in exits if first <= exit_.round <= number)
+        told = {exit_.rank for first, exit_ in exits if first <= exit_.round <= number}
+        for each in members:
+            if each.report.ended and since[each.incarnation] <= each.report.round <= number:
+                ranks = self.round.ranks[each.incarnation]
+                told.update(ranks[local] for local in read_ranks(each.report.ended) if local < len(ranks))
+        return frozenset(told)
 
     def status(self, now: float, datasets: Sequence[Progress] = ()) -> Status:
         """The whole job now; its ledgers say how far `datasets` are."""
