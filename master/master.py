@@ -283,6 +283,14 @@ class Master:
         member = member if member and member.node == node else None
         order = item.create_revision
         self._tell(events.Registered(node, member, order, self._store.reached(order), unreadable(item.value)))
+        if member and member.report.exits:
+            self._wake_workers()
+
+    def _wake_workers(self) -> None:
+        """The round, or who has ended in it, may be others: workers that wait for those may go on."""
+        self.ledgers.look()
+        if self._clocks:
+            self._clocks.look_again()
 
     # -- the controller ---------------------------------------------------------------------------------------------
 
@@ -383,9 +391,7 @@ class Master:
                     effect.begun, "decision", ROW, until=decided, what=what, code=reason.code, reason=reason
                 )
                 self._trace.since(decided, "publish", ROW, what=what, round=number)
-                self.ledgers.look()
-                if self._clocks:
-                    self._clocks.look_again()
+                self._wake_workers()
                 await asyncio.sleep(0)
             case effects.Wait(until):
                 if self._controller.phase == "leading":

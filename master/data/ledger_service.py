@@ -159,7 +159,7 @@ class Ledgers:
         return tuple(entry.ledger.progress for entry in self._known if entry.ledger)
 
     def look(self) -> None:
-        """The round may have changed."""
+        """The round, or who has ended in it, may have changed."""
         self._news.set()
 
     async def answer(self, request: Request, caller: Caller) -> Answer:

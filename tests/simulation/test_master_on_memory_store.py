@@ -19,6 +19,8 @@ from elastic_run.elastic_agent.machine import actions
 from elastic_run.elastic_agent.machine import plan as agent_plan
 from elastic_run.elastic_agent.machine.node_state import KnownRound, NodeKey, NodeState
 from elastic_run.master import master as master_module
+from elastic_run.master.data.ledger import Dataset, Request
+from elastic_run.master.data.worker_clocks import NodeClocks, WorkerClock
 from elastic_run.master.machine import controller
 from elastic_run.master.machine.controller import Terms
 from elastic_run.master.machine.membership import RETURN_SECONDS, SILENT_SECONDS
@@ -34,6 +36,7 @@ from elastic_run.rendezvous.node_reasons import PreemptionNotice, ProcessGone, S
 from elastic_run.rendezvous.ranks import Assignment
 from elastic_run.rendezvous.reasons import AllJoined, Reason
 from elastic_run.rendezvous.round import Decision, Policy, Survey, decide
+from elastic_run.rendezvous.rpc.envelope import Caller
 from elastic_run.rendezvous.store.contract import Compare, Delete, Operation, Put, TxnResult
 from elastic_run.rendezvous.store.memory_store import MemoryStore
 from elastic_run.rendezvous.store.waits import Waits
@@ -668,6 +671,33 @@ class TestADeparture:
             header = await job.header(2)
             assert header.cause == "left"
             assert header.incident is not None and header.incident.cause == "left"
+
+        simulate(scenario)
+
+
+class TestAWorkerThatEndsWith0:
+    def test_is_waited_for_no_longer_than_until_its_exit_is_known(self) -> None:
+        async def scenario(job: Job) -> None:
+            a, b = await running_job(job)
+            master = job.leaders[0]
+            first, second = (Caller("run", each.incarnation[0], each.incarnation) for each in (a, b))
+            queue = Dataset("queue", size=1, shard_size=1, shards=1, tracking="ack", alone=True)
+
+            def ask(rank: int) -> Request:
+                return Request("exchange", "queue", 1, rank, 2, sequence=1, wants=1)
+
+            opened = Request("open", "queue", 1, 1, 2, dataset=queue)
+            assert (await master.ledgers.answer(opened, second)).kind == "ok"
+            assert (await master.ledgers.answer(ask(1), second)).leases
+            await master.clocks.answer(NodeClocks((WorkerClock(1, 1, 1, 0),)), second)
+            shard = asyncio.create_task(master.ledgers.answer(ask(0), first))
+            step = asyncio.create_task(master.clocks.answer(NodeClocks((WorkerClock(0, 1, 1, 2),), wants=2), first))
+            await quiet()
+            assert not shard.done() and not step.done()
+            before = clock()
+            await b.report(Report("running", 1, (Exit(1, 1, 0, 1, code=0),)))
+            assert (await shard).leases and (await step).lowest == 2
+            assert about(clock(), before)
 
         simulate(scenario)
 
