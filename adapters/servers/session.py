@@ -192,7 +192,7 @@ class ServersClient:
             bound = None if isinstance(self._connection, OwnServer) else spec.max_staleness  # else nobody is slower
             if bound is not None:
                 self.clock = self.clock or self._start_clock(bound)
-                self.clock.bound = min(self.clock.bound, bound)
+                self.clock.bound = max(self.clock.bound, bound)
         self._specs[spec.name] = spec
         self._pulled.setdefault(spec.name, [])
 
