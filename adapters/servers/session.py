@@ -299,6 +299,11 @@ class ServersClient:
             if self.clock:
                 self.clock.count_push()
 
+    @property
+    def in_doubt(self) -> bool:
+        """See `Pushes`."""
+        return self._refused is not None
+
     def rest(self) -> None:
         """See `Pushes`. A process that was forked from this one has no say in it."""
         if self.clock and self._pid == os.getpid():
