@@ -77,7 +77,7 @@ SERVER_DEFECTS: tuple[ServerDefect, ...] = (
     ),
     ServerDefect(
         "whole-unheard: a copy that is whole need not have a push first",
-        Edit(QUEUE, "self._copies.whole.items()", "()"),
+        Edit(f"{QUEUE}._holders", "self._copies.whole.items()", "()"),
         HOLDERS,
         2,
     ),
@@ -99,7 +99,7 @@ SERVER_DEFECTS: tuple[ServerDefect, ...] = (
     ),
     ServerDefect(
         "grown: a push in flight counts for slots that its server has got meanwhile",
-        Edit(f"{QUEUE}._keep_mine", "task.slots = task.slots & self._roles.mine", "task.slots = self._roles.mine"),
+        Edit(f"{QUEUE}._split_push", "task.slots = task.slots & self._roles.mine", "task.slots = self._roles.mine"),
         MARKS,
         10000,
     ),
