@@ -2,9 +2,10 @@
 
 Each goes to the backups first and is applied here when all have answered: so what the primary has, its backups have.
 Then it is answered. Where a backup has no room for it, the push is refused in that backup's slots, and goes on in the
-others, whose backups may have it: so both copies of a slot have the same pushes, in the same order. Also what was
-applied before goes to the backups again: of a primary that was a backup until now, the one before may be the backup,
-and need not have all that it told.
+others, whose backups may have it: so both copies of a slot have the same pushes, in the same order. Whole copies that
+no table names yet hear of it after the backups, so that they have none that is refused. Also what was applied before
+goes to the backups again: of a primary that was a backup until now, the one before may be the backup, and need not have
+all that it told.
 
 A new version meanwhile: the push goes on in the slots whose primary this server still is, and its backups hear of it
 again, because some of them may have applied it; the worker, which hears "moved" where slots have gone, sends the same
@@ -62,6 +63,7 @@ class QueuedTask:
         slots: those that it is for.
         found: of a push: what it has for each table.
         waiting: peers that must answer first, and what they were told.
+        backed: all backups have answered; who waits has a whole copy.
         cut: some of its slots have got another primary since it was asked.
         full: why it is not applied in some of the slots that were asked for; empty: it is in all.
     """
@@ -71,6 +73,7 @@ class QueuedTask:
     slots: SlotSet
     found: list[FoundPart] = field(default_factory=list[FoundPart])
     waiting: dict[Peer, PeerRequest] = field(default_factory=dict[Peer, PeerRequest])
+    backed: bool = False
     cut: bool = False
     full: str = ""
 
@@ -186,9 +189,11 @@ class PushQueue:
     def _forward_task(self, task: QueuedTask) -> None:
         """Tells all backups; applied at once where there is none."""
         task.waiting.clear()
-        for peer in (holders := self._holders()):
+        task.backed = False
+        for peer in self._roles.backups:
             self._forward_to(peer, task)
         if isinstance(task.request, OpenTable):
+            holders = self._holders()
             for peer in self._roles.joining:
                 if peer not in holders:
                     self._outbox.tell_peer(peer, ForwardOpen(self._me, task.request.table, self._roles.version))
@@ -202,7 +207,8 @@ class PushQueue:
             case ReadMarks(dataset, shard_index, lease, _):
                 request = ForwardLease(self._me, dataset, shard_index, lease, version)
             case PushGradients(names, source, _):
-                slots = self._holders()[peer] & task.slots
+                holders = self._copies.whole if task.backed else self._roles.backups
+                slots = holders.get(peer, NO_SLOTS) & task.slots
                 parts = [part.choose_slots(slots) for part in task.parts]
                 arrays = [array for part in parts for array in (part.ids, part.gradients)]
                 request = ForwardPush(self._me, names, source, write_slots(slots), version)
@@ -212,32 +218,42 @@ class PushQueue:
     def take_answer(self, peer: Peer, request: Forwarded, reply: Reply) -> None:
         """Of a backup. One that has no room has the asker refused. One that refuses otherwise is waited for until a
         new version says who is to be."""
-        had_copy = reply.refused == "copy" and peer in self._copies.whole
-        if had_copy:
+        lost = reply.refused == "copy" and isinstance(request, ForwardPush) and self._is_of_copy(peer, request)
+        if lost:
             self._copies.lose_whole(peer)
         if (task := self._task) is None or task.waiting.get(peer) is not request:
             return
-        if had_copy and peer in self._holders():
-            self._forward_to(peer, task)  # of other slots, which it has
-        elif reply.refused in ("full", "misused") and isinstance(request, ForwardOpen):
+        if reply.refused in ("full", "misused") and isinstance(request, ForwardOpen):
             self._task = None
             self._answer(task.connection, reply.refused, f"a server that keeps copies refuses: {reply.text}")
             self._copies.wake_idle()
-            self.start_next()
-        elif reply.refused == "full":
+        elif reply.refused == "full" and not task.backed:
             self._leave_out(task, peer, reply)
-            self._finish_task()
-            self.start_next()
-        elif had_copy or not reply.refused:
+        elif (
+            reply.refused == "full" and not self._copies.were_said
+        ):  # else the next version names it, and it is told anew
+            self._copies.lose_whole(peer)
             del task.waiting[peer]
-            self._finish_task()
-            self.start_next()
+        elif lost or not reply.refused:
+            del task.waiting[peer]
+        self._finish_task()
+        self.start_next()
+
+    def _is_of_copy(self, peer: Peer, request: ForwardPush) -> bool:
+        """Whether it was told as to one that has a whole copy."""
+        return bool((read_slots(request.slots) & self._copies.whole.get(peer, NO_SLOTS)).any())
 
     def _finish_task(self) -> None:
-        """Applies and answers what all backups have."""
+        """Applies and answers what all backups have, and all whole copies."""
         task = self._task
         if task is None or task.waiting:
             return
+        if not task.backed:
+            task.backed = True
+            for peer in self._copies.whole:
+                self._forward_to(peer, task)
+            if task.waiting:
+                return
         self._task = None
         match task.request:
             case OpenTable(table, _):
@@ -256,18 +272,13 @@ class PushQueue:
         self._copies.wake_idle()
 
     def _leave_out(self, task: QueuedTask, peer: Peer, reply: Reply) -> None:
-        """A push is not applied in the slots whose backup has no room for it, and has not applied it before. Copies of
-        them that no table names yet may have it: they begin again, as does that of a peer without room."""
+        """A push is not applied in the slots whose backup has no room for it, and has not applied it before."""
         out = task.slots & self._roles.backups.get(peer, NO_SLOTS) & ~read_slots(reply.applied)
-        for each, slots in list(self._copies.whole.items()):
-            if each == peer or (slots & out).any():
-                self._copies.lose_whole(each)
         if out.any():
             task.full = f"a server that keeps copies refuses: {reply.text}"
         task.slots = task.slots & ~out
         task.found = find_parts([part.choose_slots(task.slots) for part in task.parts])
-        holders = self._holders()
-        task.waiting = {each: told for each, told in task.waiting.items() if each != peer and each in holders}
+        del task.waiting[peer]
 
     def _apply_push(self, task: QueuedTask, source: PushSource) -> int:
         new = self._marks.find_new(source, task.slots)
