@@ -26,7 +26,7 @@ from ...rendezvous.keys import Keys
 from ...rendezvous.member import Fingerprint, Member, Report, read_ranks
 from ...rendezvous.node_reasons import cut
 from ...rendezvous.ranks import Assignment
-from ...rendezvous.reasons import AwaitingReports, NoChange, Reason, StandsStill
+from ...rendezvous.reasons import AwaitingReports, NoChange, Reason, RecordsLeft, StandsStill
 from ...rendezvous.round import Finish, Keep, OnHang, OnStraggler, Open, Policy, Survey, Suspend, decide, survey
 from ...rendezvous.time_split import category
 from .. import status
@@ -107,6 +107,7 @@ class Controller:
         self._standstill = Standstill(terms.on_hang, terms.on_straggler, now, roles=bool(terms.policy.roles))
         self._targets = Targets()
         self._training = TrainingTime()
+        self._data_left = ""  # of the round, by workers that have succeeded
         self._next: tuple[Reason, float | None] = (NoChange(), None)  # what it waits for, and until when
 
     def on(self, event: Event, now: float) -> tuple[Effect, ...]:
@@ -128,6 +129,8 @@ class Controller:
                 self._adopt_published(event)
             case events.Diagnosed():
                 self._diagnose(event)
+            case events.DataLeft(what):
+                self._data_left = what
             case events.Look():
                 self._look()
             case _:
@@ -374,6 +377,8 @@ class Controller:
         fault = self._faults.judge_round(self.round) if self.round.running else None
         current = dataclasses.replace(self.round.current, fault=fault)
         decision, reason = decide(found, current, self._terms.policy, self._now)
+        if decision == Finish("succeeded") and self._data_left:
+            decision, reason = Finish("failed"), RecordsLeft(self._data_left)
         match decision:
             case Keep(until):
                 self._next = reason, until
@@ -401,6 +406,7 @@ class Controller:
         if header.state == "waiting":
             self.round = self.round.suspended(header.number, self._now)
             return
+        self._data_left = ""
         grown_at = self.round.current.grown_at
         self.round = RoundState.of(header, self._publication.assigned, self._now, self._terms.policy, grown_at)
         self._standstill.begin_round()

@@ -701,6 +701,28 @@ class TestAWorkerThatEndsWith0:
 
         simulate(scenario)
 
+    @pytest.mark.parametrize("left", ["a shard", "a shard of no table", "nothing"])
+    def test_and_has_left_a_shard_of_a_table_to_nobody_is_no_success(self, left: str) -> None:
+        async def scenario(job: Job) -> None:
+            a, b = await running_job(job)
+            ledgers, second = job.leaders[0].ledgers, Caller("run", "b", b.incarnation)
+            data = Dataset(
+                "clicks", size=8, shard_size=4, shards=2, tracking="ack", alone=left != "a shard of no table"
+            )
+            ask = Request("exchange", "clicks", 1, 1, 2, sequence=1, wants=1)
+            await ledgers.answer(Request("open", "clicks", 1, 1, 2, dataset=data), second)
+            (leased,) = (await ledgers.answer(ask, second)).leases
+            if left == "nothing":  # it has given back what it had: its script ends before its data
+                again = dataclasses.replace(ask, sequence=2, wants=0, release=(leased.shard_index,))
+                assert (await ledgers.answer(again, second)).kind == "ok"
+            await a.succeed(1)
+            await b.report(Report("succeeded", 1, (Exit(1, 1, 0, 1, code=0),)))
+            header = await job.header(2)
+            assert header.state == ("failed" if left == "a shard" else "succeeded")
+            assert ("shard 0 of dataset 'clicks'" in str(header.reason)) == (left == "a shard")
+
+        simulate(scenario)
+
 
 class TestAFailure:
     def test_opens_a_round_with_everybody_and_is_charged_once(self) -> None:
