@@ -26,6 +26,11 @@ class Pushes(Protocol):
         """Returns when what is known of these records of the shard is applied."""
         ...
 
+    @property
+    def in_doubt(self) -> bool:
+        """A push may still come to a server: a shard that it is of is not given back under the same lease."""
+        ...
+
     def rest(self) -> None:
         """This process trains on nothing until it pulls rows again: it waits for a shard, or there are no more."""
         ...

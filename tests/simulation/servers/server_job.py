@@ -133,12 +133,12 @@ class ServerJob:
         return self._counted[kind]
 
     def _add_node(self, _: float = 0.0) -> bool:
-        machine = Machine(f"n{self._number('n')}")
+        machine, shape = Machine(f"n{self._number('n')}"), self._schedule.shape
 
         def start(name: str, report: Callable[[int], object]) -> ServerProcess:
             incarnation = f"{name}.{self._number(name)}"
             process = ServerProcess(
-                self._network, machine, incarnation, MEMORY, self._processes.get, report, self._look_at
+                self._network, machine, incarnation, MEMORY, self._processes.get, report, self._look_at, shape.cramped
             )
             self._processes[incarnation] = process
             self.say(f"{machine.name} starts {incarnation}")
@@ -166,6 +166,7 @@ class ServerJob:
                 self.rules.fail,
                 self._acknowledge,
                 self._random,
+                may_be_full=self._schedule.shape.cramped > 0,
             )
         )
 

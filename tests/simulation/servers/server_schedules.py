@@ -41,6 +41,7 @@ class ServerShape:
         fickle: how likely a worker that pushes dies when a table is written.
         admit: pushes that an id needs for rows of its own; 0: the first one gives it some.
         evict: which rows of the table `model` go.
+        cramped: how likely a server has no room for a push, as the primary or the backup of its slots.
     """
 
     nodes: int
@@ -60,6 +61,7 @@ class ServerShape:
     fickle: float
     admit: int = 0
     evict: Eviction | None = None
+    cramped: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +95,20 @@ MANAGED = 7
 """Of so many seeds one is of a job whose tables stay within a size."""
 
 
+CRAMPED = 11
+"""Of so many seeds one is of a job whose servers have no room now and then."""
+
+
 def draw_schedule(seed: int) -> ServerSchedule:
     """The schedule of that seed."""
+    drawn = _draw_managed(seed)
+    if seed % CRAMPED != 3:
+        return drawn
+    cramped = random.Random(f"cramped {seed}").choice((0.02, 0.1, 0.3))
+    return replace(drawn, shape=replace(drawn.shape, cramped=cramped))
+
+
+def _draw_managed(seed: int) -> ServerSchedule:
     drawn = _draw_plain(seed)
     if seed % MANAGED != MANAGED - 2:
         return drawn
