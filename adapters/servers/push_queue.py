@@ -19,13 +19,17 @@ from .copies import Copies
 from .errors import TableMisused
 from .marks import Marks, RecordsRefused
 from .outbox import Outbox
+from .prepared import PreparedPart, PreparedSteps, choose_step, wanted_of
 from .requests import (
+    ApplyStep,
     AskApplied,
     ForwardLease,
     ForwardOpen,
+    ForwardPrepare,
     ForwardPush,
     OpenTable,
     PeerRequest,
+    PrepareGradients,
     PushGradients,
     PushSource,
     ReadMarks,
@@ -38,12 +42,12 @@ from .slot_roles import SlotRoles
 from .slot_sets import NO_SLOTS, SlotSet, read_slots, write_slots
 from .tables import FoundPart, TablePart, Tables, apply_parts, find_parts
 
-Queued = OpenTable | PushGradients | ReadMarks
+Queued = OpenTable | PushGradients | PrepareGradients | ApplyStep | ReadMarks
 
 NOBODY_ASKS = 0
 """In place of a connection: who asked was answered."""
 
-Forwarded = ForwardOpen | ForwardPush | ForwardLease
+Forwarded = ForwardOpen | ForwardPush | ForwardPrepare | ForwardLease
 
 
 class RowsMissing(Exception):
@@ -56,7 +60,7 @@ class QueuedTask:
 
     Attributes:
         connection: of whoever asked.
-        request: what was asked.
+        request: what was asked; the push that a step has become which is to be applied.
         slots: those that it is for.
         found: of a push: what it has for each table.
         waiting: peers that must answer first, and what they were told.
@@ -90,15 +94,18 @@ class PushQueue:
 
     Args:
         me: its incarnation.
-        tables, marks: what is changed.
+        tables, marks, prepared: what is changed.
         copies: from here: they hear of what is applied.
         outbox: where to say it.
     """
 
-    def __init__(self, me: Peer, tables: Tables, marks: Marks, copies: Copies, outbox: Outbox) -> None:
+    def __init__(
+        self, me: Peer, tables: Tables, marks: Marks, prepared: PreparedSteps, copies: Copies, outbox: Outbox
+    ) -> None:
         self._me = me
         self._tables = tables
         self._marks = marks
+        self._prepared = prepared
         self._copies = copies
         self._outbox = outbox
         self._roles = SlotRoles(0, NO_SLOTS, NO_SLOTS, {}, {}, {}, {})
@@ -172,6 +179,26 @@ class PushQueue:
                 new = self._marks.judge(source, task.slots)
                 task.found = find_parts(parts)
                 self._tables.check_room(_choose_found(task, new))
+            case PrepareGradients(names, source, _, _):
+                parts = self._tables.read_push(names, asked.arrays, task.slots)
+                task.slots = self._marks.judge(source, task.slots) if task.slots.any() else NO_SLOTS
+                task.found = find_parts([part.choose_slots(task.slots) for part in parts])
+                self._tables.check_room(task.found)
+            case ApplyStep():
+                self._begin_step(task, task.request)
+
+    def _begin_step(self, task: QueuedTask, request: ApplyStep) -> None:
+        """From here on a step that is to be applied is a push; of no slots where it is applied already.
+
+        Raises TableFull, RecordsRefused.
+        """
+        source, parts = choose_step(self._prepared, self._marks, request, task.slots)
+        if source is None:
+            task.slots = NO_SLOTS
+        names = tuple(part.rows.spec.name for part in parts)
+        task.request = PushGradients(names, source or wanted_of(request), request.version)
+        task.found = find_parts(parts)
+        self._tables.check_room(task.found)
 
     def _holders(self) -> dict[Peer, SlotSet]:
         """Who must have everything of which of this server's slots, before this server has it."""
@@ -183,7 +210,8 @@ class PushQueue:
     def _forward_task(self, task: QueuedTask) -> None:
         """Tells all backups; applied at once where there is none."""
         task.waiting.clear()
-        for peer in (holders := self._holders()):
+        holders = self._holders() if task.slots.any() or not isinstance(task.request, PushGradients) else {}
+        for peer in holders:
             self._forward_to(peer, task)
         if isinstance(task.request, OpenTable):
             for peer in self._roles.joining:
@@ -203,6 +231,13 @@ class PushQueue:
                 parts = [part.choose_slots(slots) for part in task.parts]
                 arrays = [array for part in parts for array in (part.ids, part.gradients)]
                 request = ForwardPush(self._me, names, source, write_slots(slots), version)
+            case PrepareGradients(names, source, share, _):
+                slots = self._holders()[peer] & task.slots
+                parts = [part.choose_slots(slots) for part in task.parts]
+                arrays = [array for part in parts for array in (part.ids, part.gradients)]
+                request = ForwardPrepare(self._me, names, source, share, write_slots(slots), version)
+            case ApplyStep():
+                raise AssertionError("a step that is applied is a push by then")
         task.waiting[peer] = request
         self._outbox.tell_peer(peer, request, arrays)
 
@@ -243,6 +278,12 @@ class PushQueue:
                     self._withdraw(task, "full", str(error))
                     return
                 self._answer(task.connection, "moved" if task.cut else "", count=count)
+            case PrepareGradients(_, source, share, _):
+                if task.slots.any():
+                    self._prepared.put_part(PreparedPart(source, share, tuple(task.parts), task.slots))
+                self._answer(task.connection, "")
+            case ApplyStep():
+                raise AssertionError("a step that is applied is a push by then")
         self._copies.wake_idle()
 
     def _withdraw(self, task: QueuedTask, refused: Refusal, text: str) -> None:
@@ -260,6 +301,7 @@ class PushQueue:
         found = _choose_found(task, new)
         changes = apply_parts(found, reuse=not self._copies.are_under_way, at=source.at)
         self._marks.advance(source, task.slots)
+        self._prepared.forget_applied(source, task.slots)
         self._withdrawn = [each for each in self._withdrawn if not self._is_applied(each)]
         self._copies.send_applied([each.part for each in found], changes, new)
         return sum(len(each.part.ids) for each in found)
@@ -361,6 +403,7 @@ class PushQueue:
             apply_parts(find_parts(chosen), reuse=not self._copies.are_under_way, at=source.at)
         if slots.any():
             self._marks.advance(source, slots)
+            self._prepared.forget_applied(source, slots)
 
 
 def _choose_found(task: QueuedTask, new: SlotSet) -> list[FoundPart]:
