@@ -80,6 +80,7 @@ class StepTeam:
         self._present: list[StepTrainer] = []
         self._prepared: dict[StepKey, dict[int, tuple[Array, Array]]] = {}
         self._complete: dict[tuple[int, int], StepKey] = {}
+        self._settled: RowPosition = 0, 0
 
     def join(self, trainer: "StepTrainer") -> None:
         """It wants to be in the next round."""
@@ -131,11 +132,13 @@ class StepTeam:
         self._prepared.setdefault(key, {})[rank] = ids, model
 
     def note_complete(self, key: StepKey) -> None:
-        """All ranks have prepared it."""
-        self._complete[key[0], key[2]] = key
+        """All ranks have prepared it; where the rows have it, they keep what they have."""
+        if self.follow((0, 0), key[0], key[2]) > self._settled:
+            self._complete[key[0], key[2]] = key
 
     def note_settled(self, furthest: RowPosition) -> None:
         """What was prepared beyond that is dropped."""
+        self._settled = furthest
         self._complete = {at: key for at, key in self._complete.items() if self.follow((0, 0), *at) <= furthest}
 
     def train_alone(self) -> dict[int, bytes]:
