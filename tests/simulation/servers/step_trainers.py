@@ -67,12 +67,14 @@ class StepTeam:
     Attributes:
         round: the last that was formed.
         file: the position of the script's checkpoint.
+        decided: the furthest that no rank can undo.
         over: everything is committed.
     """
 
     def __init__(self, records: Records, chance: random.Random) -> None:
         self.round = StepRound(0, (), 1, broken=True)
         self.file: RowPosition = 0, 0
+        self.decided: RowPosition = 0, 0
         self.over = False
         self.epochs, self.length, _ = records.ids.shape
         self._records = records
@@ -225,8 +227,12 @@ class StepTrainer(Trainer):
         self.position = chosen
         yield from team.meet(self, of, "agreed")
         marks: list[RowPosition] = yield from self._settle(of, chosen)
-        if (rows := team.follow((0, 0), *marks[0])) < chosen:
+        team.decided = max(team.decided, chosen)
+        rows, furthest = (team.follow((0, 0), *marks[at]) for at in (0, -1))
+        if rows < chosen:
             self._fail("what is committed is in the rows", f"{self.name} continues at {chosen}, and rows at {rows}")
+        if furthest > team.decided:
+            self._fail("what is undone is not in the rows", f"some are at {furthest}, and ranks at {team.decided}")
         while self.position[0] < team.epochs:
             epoch, begin = self.position
             cuts = [mark for at, mark in marks if at == epoch and mark > begin]
@@ -273,6 +279,7 @@ class StepTrainer(Trainer):
         team.note_complete(key)
         self.position = team.follow((0, 0), epoch, end)
         yield from team.meet(self, of, f"committed {key}")
+        team.decided = max(team.decided, self.position)
         yield from self._ask_all(lambda version: ApplyStep(DATASET, epoch, of.number, end, version))
         self.pushing = False
         self._acknowledged(self, source)
