@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from elastic_run.adapters.servers.compiling import compile_loops
 
+from ..mutants import Changes
 from ..patterns import Edit
 from ..planted import Catch, Outdated, catch_by
 from ..seams import Seam, lose_call
@@ -34,7 +35,7 @@ class ServerDefect:
     """
 
     title: str
-    defect: Edit | Seam
+    defect: Edit | Seam | Changes
     rule: str
     seed: int
 
@@ -294,13 +295,7 @@ SERVER_DEFECTS: tuple[ServerDefect, ...] = (
             "yield ApplyStep(dataset, epoch, lease, WHOLE_EPOCH, 0)",
         ),
         UNDONE,
-        20000,
-    ),
-    ServerDefect(
-        "late-rank: a rank that the others have given up has its step applied",
-        Edit(f"{PREPARED}::choose_step", "marks.check_lease(wanted)", "pass"),
-        UNDONE,
-        20000,
+        20002,
     ),
     ServerDefect(
         "primary-alone: a step is prepared on the primary and not on its backup",
@@ -311,12 +306,22 @@ SERVER_DEFECTS: tuple[ServerDefect, ...] = (
     ServerDefect(
         "copy-unprepared: a copy has not what is prepared in its slots",
         Edit(f"{COPIES}._end_copy", "for part in self._prepared.take_slots(copy.slots): ...", "pass"),
-        VALID,
-        20000,
+        "what is committed is in the rows",
+        20004,
     ),
     ServerDefect(
-        "step-twice: a step is applied again where some slots have it",
-        Edit(f"{QUEUE}._apply_push", "new = self._marks.find_new(source, task.slots)", "new = task.slots"),
+        "step-twice: a step is applied again for each rank that says so",
+        Changes(
+            (
+                Edit(
+                    f"{PREPARED}::choose_step",
+                    "marks.find_new(source, slots) if key is not None else NO_SLOTS",
+                    "slots if key is not None else NO_SLOTS",
+                ),
+                Edit(f"{QUEUE}._apply_push", "new = self._marks.find_new(source, task.slots)", "new = task.slots"),
+                Edit(f"{QUEUE}._apply_push", "self._prepared.forget_applied(source, task.slots)", "pass"),
+            )
+        ),
         MARKS,
         20000,
     ),
