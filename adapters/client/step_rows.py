@@ -12,7 +12,7 @@ from . import pushes
 from .context import context
 from .pushes import Pushes, StepRecords
 
-_owners: "dict[str, weakref.ref[object]]" = {}
+owners: "dict[str, weakref.ref[object]]" = {}
 """Of this process: whose steps the rows follow, by what names the records and their order."""
 
 
@@ -47,12 +47,12 @@ class StepRows:
         rows = _read_position(plan, positions[0], position)
         if rows < here:
             if rank == 0:
-                _say(
+                _print_line(
                     f"the tables have {_describe(rows)}, and the position was {_describe(here)}: it goes back to theirs"
                 )
             position = Position(*rows, position.step)
         elif rows > here and rank == 0:
-            _say(
+            _print_line(
                 f"the tables have {_describe(rows)} already, and the position is {_describe(here)}: until theirs is "
                 "reached, only the rest of the model is trained"
             )
@@ -84,9 +84,9 @@ class StepRows:
 
     def _owns(self, name: str) -> bool:
         """Whether this is the first in this process with these records and their order."""
-        if _owners.setdefault(name, weakref.ref(self))() is None:
-            _owners[name] = weakref.ref(self)
-        return _owners[name]() is self
+        if owners.setdefault(name, weakref.ref(self))() is None:
+            owners[name] = weakref.ref(self)
+        return owners[name]() is self
 
 
 _UNSETTLED = (
@@ -120,5 +120,5 @@ def _describe(position: tuple[int, int]) -> str:
     return f"record {position[1]} of epoch {position[0]}"
 
 
-def _say(words: str) -> None:
+def _print_line(words: str) -> None:
     print(f"[elastic-run] {words}", file=sys.stderr, flush=True)

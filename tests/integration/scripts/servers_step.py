@@ -4,8 +4,8 @@ At the end rank 0 prints what is counted, in the table and in the State or check
 The gradient of a rank is divided by the number of ranks, so the loss of the counting table has it as a factor.
 
 With `--die ROUND:STEP:WHEN:RANK ...` that rank kills itself in that round at that step: "before" the commit, when it
-has "prepared" its part, when all have and it is about to have it applied ("decided"), when it is "applied", or "after"
-the commit. Step 0 is the first that the round makes.
+has "prepared" its part, when all have ("agreed"), when none can undo it any more ("decided"), when it is "applied", or
+"after" the commit. Step 0 is the first that the round makes.
 """
 
 import argparse
@@ -60,21 +60,21 @@ def elastic_context() -> Any:
     return elastic_run.context()
 
 
-def dies_in(name: str, before: str, after: str) -> None:
+def dies_in(part: Any, name: str, before: str, after: str) -> None:
     """In that part of a commit."""
-    client: Any = pushes.registered[0]
-    inner: Callable[..., None] = getattr(client, name)
+    inner: Callable[..., None] = getattr(part, name)
 
     def outer(*words: Any) -> None:
         die(before)
         inner(*words)
         die(after)
 
-    setattr(client, name, outer)
+    setattr(part, name, outer)
 
 
-dies_in("prepare_step", "before", "prepared")
-dies_in("apply_step", "decided", "applied")
+dies_in(pushes.registered[0], "prepare_step", "before", "prepared")
+dies_in(sampler, "_commit_step", "", "agreed")
+dies_in(pushes.registered[0], "apply_step", "decided", "applied")
 
 
 def make_steps(net: nn.Module, seen: torch.Tensor, commit: Callable[[], None]) -> None:

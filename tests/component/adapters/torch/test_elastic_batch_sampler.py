@@ -305,7 +305,7 @@ class CountingTable:
         self.client = ServersClient(self.server)
         self.client.open_table(TableSpec("t", 1, SGD(1.0), Zeros()))
         self.monkeypatch.setattr(pushes, "registered", [self.client])
-        self.monkeypatch.setattr(step_rows, "_owners", {})
+        self.monkeypatch.setattr(step_rows, "owners", {})
 
     def use(self, ids: list[int]) -> None:
         self.client.await_gradient("t", np.array(ids), lambda: np.full((len(ids), 1), -1.0, np.float32))
