@@ -94,10 +94,10 @@ class Pull:
     def split_by_server(self, routes: Routes) -> list[tuple[PullRows, list[Array]]]:
         """For `ServersConnection`."""
         grouped = self._grouped = routes.group_ids(self._ids)
-        version, given = routes.table.version, len(self.given)
+        shares = grouped.share_count(len(self.given))
         return [
-            (PullRows((self._table,), version, 0 if server else given), [grouped.take_part(grouped.ids, server)])
-            for server in range(len(routes.servers))
+            (PullRows((self._table,), routes.table.version, share), [grouped.take_part(grouped.ids, server)])
+            for server, share in enumerate(shares)
         ]
 
     def join_rows(self, answers: list[Answer]) -> tuple[Array, Array, Array]:
