@@ -47,7 +47,7 @@ MOST_AHEAD = 8
 
 UNPUSHED = (
     "steps were made with gradients of a table, and nothing has said of which records they are: call "
-    "shard.progress(n), shard.done(), loader.commit() or, with an ElasticBatchSampler, commit() after each step of the "
+    "shard.progress(n), shard.done() or loader.commit(), or commit() of an ElasticBatchSampler, after each step of the "
     "optimizer"
 )
 
