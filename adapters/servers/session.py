@@ -190,6 +190,11 @@ class ServersClient:
         """Of the tables that are declared here."""
         return list(self._specs.values())
 
+    @property
+    def pushes(self) -> int:
+        """Calls that have named records."""
+        return self._pushes
+
     def ask_servers(self, split: Split) -> list[Answer]:
         """See `ServersConnection.ask_servers`."""
         with self._lock:
@@ -285,6 +290,16 @@ class ServersClient:
         if optimizer in self._stepped:
             raise TableMisused(UNPUSHED)
         self._stepped.add(optimizer)
+
+    def push_once(self, table: str, part: int, ids: Array, gradients: Array) -> None:
+        """Gradients of no records, for rows of a table: in the whole job those count that come first for that `part`.
+
+        Args:
+            ids: (n,) int64, each once.
+            gradients: (n, columns) float32.
+        """
+        push = Push(PushSource(table, part, 0, 0, 1), {table: (ids, gradients)})
+        self.ask_servers(push.split_by_server)
 
     def cuts(self, dataset: str, shard_index: int, lease: int, offset: int) -> list[int]:
         """See `Pushes`."""
