@@ -60,6 +60,11 @@ class Pushes(Protocol):
         """All ranks have prepared the step, and none can undo it. Returns when it is applied."""
         ...
 
+    @property
+    def in_doubt(self) -> bool:
+        """A push may still come to a server: a shard that it is of is not given back under the same lease."""
+        ...
+
     def rest(self) -> None:
         """This process trains on nothing until it pulls rows again: it waits for a shard, or there are no more."""
         ...

@@ -97,6 +97,11 @@ class Copies:
         return self._whole
 
     @property
+    def were_said(self) -> bool:
+        """The job's leader may have heard that all of this version are whole, and name them in the next."""
+        return self._said == self._version
+
+    @property
     def are_under_way(self) -> bool:
         """No row may take a place that a cursor has passed."""
         return bool(self._active)

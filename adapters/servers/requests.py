@@ -337,7 +337,7 @@ class Reply:
         count: rows that were changed; rows of the table; the next piece.
         marks: how many records of the shard, from its beginning, are applied: each number that is true of some slot
             whose primary this server is, sorted; one of them at least, where it is the primary of any.
-        applied: see `AskApplied`.
+        applied: see `AskApplied`; of a `ForwardPush` that is "full", the slots in which it was applied before.
         measure: see `Ping`.
     """
 

@@ -270,7 +270,10 @@ class ServerMachine:
                 slots = read_slots(text)
                 if not self._has_from(sender, slots):
                     return Reply("copy")
-                self._queue.follow_push(source, self._tables.read_push(names, asked.arrays, slots), slots)
+                try:
+                    self._queue.follow_push(source, self._tables.read_push(names, asked.arrays, slots), slots)
+                except TableFull as error:
+                    return Reply("full", str(error), applied=write_slots(self._marks.find_applied(source, slots)))
             case ForwardPrepare(sender, names, source, share, text, _):
                 slots = read_slots(text)
                 if not self._has_from(sender, slots):

@@ -216,7 +216,7 @@ class ServersClient:
             bound = None if isinstance(self._connection, OwnServer) else spec.max_staleness  # else nobody is slower
             if bound is not None:
                 self.clock = self.clock or self._start_clock(bound)
-                self.clock.bound = min(self.clock.bound, bound)
+                self.clock.bound = max(self.clock.bound, bound)
         self._specs[spec.name] = spec
         self._pulled.setdefault(spec.name, [])
 
@@ -332,6 +332,11 @@ class ServersClient:
             self._pushes += 1
             if self.clock:
                 self.clock.count_push()
+
+    @property
+    def in_doubt(self) -> bool:
+        """See `Pushes`."""
+        return self._refused is not None
 
     def rest(self) -> None:
         """See `Pushes`. A process that was forked from this one has no say in it."""

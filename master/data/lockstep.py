@@ -25,8 +25,8 @@ repeats; every rank has the same number of micro-batches in a step; with a fixed
 every world size.
 
 Where a part of the model is further than the position, as rows on servers can be after a fault, no step may cross that
-part's own position: it would be done there in part. Such a *cut* divides what is left of an epoch: the steps up to it are
-those of an "uneven" epoch that ends there.
+part's own position: it would be done there in part. Such a *cut* divides what is left of an epoch: the steps up to it
+are those of an "uneven" epoch that ends there.
 
     SamplerError
     ├── BadSampler        (ValueError)    the script asks for what cannot be

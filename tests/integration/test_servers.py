@@ -42,6 +42,21 @@ def test_a_worker_that_ends_itself_with_a_shard_begun_leaves_its_rest_to_the_oth
     assert "counted [2.0] 12000" in said
 
 
+def test_a_job_whose_last_worker_ends_itself_with_a_shard_begun_is_no_success(tmp_path: Path) -> None:
+    text = """
+        import os
+        from elastic_run import data, servers
+        servers.Table("t", 1, servers.SGD(1.0), servers.Zeros())
+        for count, shard in enumerate(data.shards("d", 1000, shard_size=100, epochs=1)):
+            if count == 4:
+                os._exit(0)
+            shard.done()
+        """
+    code, said = run(tmp_path, "--servers=1", script(tmp_path, text), nproc=1)
+    assert code == 1, said
+    assert re.search("every worker ended with exit code 0, and one of them left shard [34] of dataset 'd' begun", said)
+
+
 def test_a_position_that_is_newer_than_the_rows_leaves_no_record_out(tmp_path: Path) -> None:
     text = """
         import json, os, torch

@@ -81,7 +81,7 @@ SERVER_DEFECTS: tuple[ServerDefect, ...] = (
     ),
     ServerDefect(
         "whole-unheard: a copy that is whole need not have a push first",
-        Edit(QUEUE, "self._copies.whole.items()", "()"),
+        Edit(f"{QUEUE}._finish_task", "for peer in self._copies.whole: self._forward_to(peer, task)", "pass"),
         HOLDERS,
         2,
     ),
@@ -99,11 +99,11 @@ SERVER_DEFECTS: tuple[ServerDefect, ...] = (
         "dropped-in-flight: a new table drops the push that some backups have applied",
         Edit(f"{QUEUE}.follow_roles", "isinstance(task.request, PushGradients)", "False"),
         RAISES,
-        10009,
+        10002,
     ),
     ServerDefect(
         "grown: a push in flight counts for slots that its server has got meanwhile",
-        Edit(f"{QUEUE}._keep_mine", "task.slots = task.slots & self._roles.mine", "task.slots = self._roles.mine"),
+        Edit(f"{QUEUE}._split_push", "task.slots = task.slots & self._roles.mine", "task.slots = self._roles.mine"),
         MARKS,
         10000,
     ),
@@ -151,6 +151,28 @@ SERVER_DEFECTS: tuple[ServerDefect, ...] = (
         ANSWERED,
         0,
     ),
+    ServerDefect(
+        "all-refused: a push is refused in all slots where one backup has no room, and others have it",
+        Edit(f"{QUEUE}._leave_out", "task.slots = task.slots & ~out", "task.slots = NO_SLOTS"),
+        RAISES,
+        36,
+    ),
+    ServerDefect(
+        "refused-again: a push is left out in slots whose backup has it from before",
+        Edit(f"{QUEUE}._leave_out", "~read_slots(reply.applied)", "~NO_SLOTS"),
+        EQUAL,
+        11762,
+    ),
+    ServerDefect(
+        "dropped-copy: a whole copy without room is given up, and the next table names it",
+        Edit(
+            f"{QUEUE}.take_answer",
+            'reply.refused == "full" and not self._copies.were_said',
+            'reply.refused == "full"',
+        ),
+        RAISES,
+        157,
+    ),
     # -- marks
     ServerDefect(
         "least-mark: a worker is told the least of a server's marks, and does not cut at the others",
@@ -175,7 +197,7 @@ SERVER_DEFECTS: tuple[ServerDefect, ...] = (
         "not-closed: pushes begin while the marks of a copy are on their way",
         Seam("adapters.servers.copies.Copies.are_closing", never_close),
         HOLDERS,
-        0,
+        5,
     ),
     ServerDefect(
         "freed-place: a row that is made during a copy takes a free place, which the copy has passed",
@@ -185,7 +207,7 @@ SERVER_DEFECTS: tuple[ServerDefect, ...] = (
             "apply_parts(found, reuse=True, at=source.at)",
         ),
         MARKS,
-        10000,
+        25,
     ),
     ServerDefect(
         "whole-early: copies are said to be whole before their last rows are there",

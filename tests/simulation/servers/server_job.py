@@ -137,12 +137,12 @@ class ServerJob:
         return self._counted[kind]
 
     def _add_node(self, _: float = 0.0) -> bool:
-        machine = Machine(f"n{self._number('n')}")
+        machine, shape = Machine(f"n{self._number('n')}"), self._schedule.shape
 
         def start(name: str, report: Callable[[int], object]) -> ServerProcess:
             incarnation = f"{name}.{self._number(name)}"
             process = ServerProcess(
-                self._network, machine, incarnation, MEMORY, self._processes.get, report, self._look_at
+                self._network, machine, incarnation, MEMORY, self._processes.get, report, self._look_at, shape.cramped
             )
             self._processes[incarnation] = process
             self.say(f"{machine.name} starts {incarnation}")
@@ -170,7 +170,11 @@ class ServerJob:
             self._acknowledge,
             self._random,
         )
-        self._trainers.append(Trainer(*what) if self._team is None else StepTrainer(self._team, *what))
+        self._trainers.append(
+            Trainer(*what, may_be_full=self._schedule.shape.cramped > 0)
+            if self._team is None
+            else StepTrainer(self._team, *what, may_be_full=self._schedule.shape.cramped > 0)
+        )
 
     def _look_at(self, process: ServerProcess, event: ServerEvent) -> None:
         self.rules.check_server(process, event)

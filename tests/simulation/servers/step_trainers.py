@@ -178,11 +178,11 @@ class StepTrainer(Trainer):
         position: the last that it has committed; None: none.
     """
 
-    def __init__(self, team: StepTeam, *rest: Any) -> None:  # Any: of several types
+    def __init__(self, team: StepTeam, *rest: Any, may_be_full: bool) -> None:  # Any: of several types
         self._team = team
         self.position: RowPosition | None = None
         self._refusable = False
-        super().__init__(*rest)
+        super().__init__(*rest, may_be_full=may_be_full)
         team.join(self)
 
     def pause(self, seconds: float) -> Wait:
