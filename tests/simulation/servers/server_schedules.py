@@ -41,6 +41,7 @@ class ServerShape:
         fickle: how likely a worker that pushes dies when a table is written.
         admit: pushes that an id needs for rows of its own; 0: the first one gives it some.
         evict: which rows of the table `model` go.
+        steps: workers are ranks of synchronous training, and prepare what they push.
         cramped: how likely a server has no room for a push, as the primary or the backup of its slots.
     """
 
@@ -61,6 +62,7 @@ class ServerShape:
     fickle: float
     admit: int = 0
     evict: Eviction | None = None
+    steps: bool = False
     cramped: float = 0.0
 
 
@@ -91,6 +93,10 @@ HASTY = 10_000
 """Seeds from here on are of jobs in which a push is nearly always under way, and much happens."""
 
 
+IN_STEP = 20_000
+"""Seeds from here on are of jobs whose workers are ranks of synchronous training."""
+
+
 MANAGED = 7
 """Of so many seeds one is of a job whose tables stay within a size."""
 
@@ -109,6 +115,9 @@ def draw_schedule(seed: int) -> ServerSchedule:
 
 
 def _draw_managed(seed: int) -> ServerSchedule:
+    if seed >= IN_STEP:
+        drawn = _draw_plain(seed if seed % 2 else seed - HASTY)
+        return replace(drawn, seed=seed, shape=replace(drawn.shape, steps=True, trainers=2))
     drawn = _draw_plain(seed)
     if seed % MANAGED != MANAGED - 2:
         return drawn

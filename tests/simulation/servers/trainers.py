@@ -309,9 +309,7 @@ class Trainer(LineProcess):
             replies = [each.reply[0] for each in asked.values() if each.reply is not None]
             for reply in replies:
                 if reply.refused not in (("", "moved", "full") if self._may_be_full else ("", "moved")):
-                    self._fail(
-                        "no valid request is refused", f"{self.name} was refused {reply.refused!r}: {reply.text}"
-                    )
+                    self.refuse(reply)
             if any(reply.refused == "moved" and reply.version < table.version for reply in replies):
                 yield from self._pause(0.002)  # that server has not read this table yet
                 if all(each.reply is not None or each.broken for each in asked.values()):
@@ -343,6 +341,10 @@ class Trainer(LineProcess):
                 self._fail("a worker is answered", f"{self.name} was not answered within {MOST_SECONDS:g} s")
                 return False
             yield SILENT_SECONDS / 2
+
+    def refuse(self, reply: Reply) -> None:
+        """A server does."""
+        self._fail("no valid request is refused", f"{self.name} was refused {reply.refused!r}: {reply.text}")
 
     def _want_newer(self) -> None:
         if self._asking:
