@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from .cluster import Cluster
-from .server_jobs import SECONDS, run, script
+from .server_jobs import SECONDS, children_with, run, script
 
 SCRIPTS = Path(__file__).with_name("scripts")
 
@@ -146,18 +146,6 @@ def run_and_kill(folder: Path, *words: str, after: tuple[str, ...]) -> tuple[int
             elif not left and "pushed" in line:  # it goes on after the last loss
                 (folder / "hurry").touch()
         return job.wait(SECONDS), "".join(lines)
-
-
-def children_with(words: str, parent: int) -> list[int]:
-    found: list[int] = []
-    for each in Path("/proc").glob("[0-9]*"):
-        try:
-            line, status = (each / "cmdline").read_bytes(), (each / "status").read_text()
-        except OSError:
-            continue
-        if words.encode() in line and f"PPid:\t{parent}\n" in status:
-            found.append(int(each.name))
-    return found
 
 
 def test_a_model_trains_as_with_an_embedding_bag_of_its_own(tmp_path: Path) -> None:
