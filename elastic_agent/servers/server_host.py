@@ -123,14 +123,13 @@ class ServerHost:
             await self._inbox.news(heard, AGAIN_SECONDS if self._again else CERTIFICATES_SECONDS)
 
     async def answer(self, version: int, wait: RankWait, round: int) -> str:
-        """JobServers as JSON, as soon as a table serves that is newer than this version, or after ANSWER_SECONDS.
-
-        Who was started for another `round` than one of the table's rows is told of no table: when a job has gone back
-        to a checkpoint, no worker of before may push into these rows, and no later one into those of before.
-        """
+        """JobServers as JSON, as soon as a table serves that is newer than this version, or after ANSWER_SECONDS."""
         self._waits_of_ranks[wait.rank] = self._inbox.now(), wait
         until = self._inbox.now() + ANSWER_SECONDS
-        while not ((table := self._table_for(round)).serves and table.version > version) and not self.failure:
+        while (
+            not ((table := choose_table(self.table, round, self._rows_from)).serves and table.version > version)
+            and not self.failure
+        ):
             heard, left = self._inbox.count, until - self._inbox.now()
             if left <= 0:
                 break
@@ -139,12 +138,6 @@ class ServerHost:
             self._waits_of_ranks.pop(wait.rank, None)
         tls = self._certificates(time.time())[1] if self._certificates else None
         return encode(JobServers(table, self._node or self._setup.workers.node, tls)).decode()
-
-    def _table_for(self, round: int) -> SlotTable:
-        """The table, for a worker that was started for that round; one without slots where it may not use the rows."""
-        table, began = self.table, self._rows_from
-        usable = table.rows_from <= round and (round < began or began <= table.rows_from)
-        return table if usable and not table.goes_back else SlotTable(restore=table.restore)
 
     def describe(self) -> NodeServers:
         """The servers of this node as they are now, and the workers that wait for some."""
@@ -333,6 +326,19 @@ class ServerHost:
         else:
             self._say(f"{why}: starting it again")
         self._inbox.wake()
+
+
+def choose_table(table: SlotTable, started: int, rows_from: int) -> SlotTable:
+    """What a worker is told: a table without slots where it may not use these (pure).
+
+    When a job has gone back to a checkpoint, no worker of before may push into its rows, and none of after into others.
+
+    Args:
+        started: the round for which it was.
+        rows_from: of the newest header.
+    """
+    usable = table.rows_from <= started and (started < rows_from or rows_from <= table.rows_from)
+    return table if usable and not table.goes_back else SlotTable(restore=table.restore)
 
 
 def count_slots(report: ServerReport, table: SlotTable) -> ServerReport:

@@ -4,6 +4,7 @@ timeline.py         virtual time
 lines.py            machines, processes and connections: delay, loss, silence, partitions
 server_process.py   what the product's I/O does around one `ServerMachine`
 slot_store.py       the store's table, registrations and leases, the leader and the agents' view of them
+saved_tables.py     checkpoints in a folder, and who goes back to one
 trainers.py         a ledger with leased shards, and workers that pull and push
 holdings.py         what is in a server's memory, and what has to be there by its marks
 server_rules.py     what must be true at every moment, and at the end

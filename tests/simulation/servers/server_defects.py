@@ -55,6 +55,7 @@ VALID = "no valid request is refused"
 RAISES = "the product raises nothing"
 ANSWERED = "a worker is answered"
 EQUAL = "holders of a slot are equal"
+WHOLE = "a job goes back as a whole"
 
 QUEUE = "adapters/servers/push_queue.py::PushQueue"
 MACHINE = "adapters/servers/server_machine.py::ServerMachine"
@@ -66,6 +67,7 @@ MANAGED = "adapters/servers/managed_table.py::ManagedTable"
 CLOCKS = "adapters/servers/row_use.py::SlotClocks"
 USE = "adapters/servers/row_use.py::RowUse"
 PLAN = "master/servers/placement.py"
+CHOOSE = "elastic_agent/servers/server_host.py::choose_table"
 
 SERVER_DEFECTS: tuple[ServerDefect, ...] = (
     # -- what is acknowledged
@@ -327,6 +329,29 @@ SERVER_DEFECTS: tuple[ServerDefect, ...] = (
         ),
         RAISES,
         1,
+    ),
+    # -- a job that goes back
+    ServerDefect(
+        "alone: rows go back to the checkpoint, and workers and what they lease do not",
+        Edit(
+            f"{PLAN}::lose_rows",
+            "replace(lost, restore=checkpoint, servers=(), primary=(), backup=(), joining=())",
+            "replace(lost, lost='', restore=checkpoint, servers=(), primary=(), backup=(), joining=())",
+        ),
+        HOLDERS,
+        14,
+    ),
+    ServerDefect(
+        "old-generation: a server of before the job went back gets slots after that",
+        Edit(PLAN, "[each for each in running if each.rows_from == table.rows_from]", "list(running)"),
+        WHOLE,
+        14,
+    ),
+    ServerDefect(
+        "old-worker: a worker of before is told of the rows that the job has gone back to",
+        Edit(CHOOSE, "table if usable and not table.goes_back else ...", "table"),
+        MARKS,
+        135,
     ),
 )
 

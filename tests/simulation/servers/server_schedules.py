@@ -22,6 +22,10 @@ VERBS = {
 """What is done, and how often it is drawn."""
 
 
+RETURN = "lose_rows"
+"""Ends all that hold some slot, in jobs whose tables are saved."""
+
+
 @dataclass(frozen=True, slots=True)
 class ServerShape:
     """The job.
@@ -41,6 +45,7 @@ class ServerShape:
         fickle: how likely a worker that pushes dies when a table is written.
         admit: pushes that an id needs for rows of its own; 0: the first one gives it some.
         evict: which rows of the table `model` go.
+        saves: seconds from one checkpoint to the next; 0: there are none.
     """
 
     nodes: int
@@ -60,6 +65,7 @@ class ServerShape:
     fickle: float
     admit: int = 0
     evict: Eviction | None = None
+    saves: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +99,22 @@ MANAGED = 7
 """Of so many seeds one is of a job whose tables stay within a size."""
 
 
+SAVED = 11
+"""Of so many seeds one is of a job whose tables are saved, and that loses all that hold some slot, once or more."""
+
+
 def draw_schedule(seed: int) -> ServerSchedule:
     """The schedule of that seed."""
+    drawn = _draw_size(seed)
+    if seed % SAVED != 3:
+        return drawn
+    chance = random.Random(f"saved {seed}")
+    losses = [ServerFault(chance.uniform(1.0, 5.0), RETURN, 0.0) for _ in range(chance.randint(1, 3))]
+    shape = replace(drawn.shape, saves=chance.uniform(0.3, 1.0), length=3 * drawn.shape.length)
+    return replace(drawn, shape=shape, faults=tuple(sorted((*drawn.faults, *losses), key=lambda fault: fault.at)))
+
+
+def _draw_size(seed: int) -> ServerSchedule:
     drawn = _draw_plain(seed)
     if seed % MANAGED != MANAGED - 2:
         return drawn
