@@ -33,6 +33,7 @@ class ServerProcess:
 
     Attributes:
         incarnation: its own.
+        rows_from: `SlotTable.rows_from` when it was started.
         ready: it was.
         hung: why it is given up, though it lives, as the rest of a sentence; empty where it is not.
         registered: its lease and what it said, as the store has it; None: the store has nothing of it.
@@ -48,6 +49,7 @@ class ServerProcess:
 
     def __post_init__(self) -> None:
         self.incarnation = secrets.token_hex(8)
+        self.rows_from = 0
         self.ready = False
         self.hung = ""
         self.registered: tuple[int, RunningServer] | None = None
@@ -71,7 +73,7 @@ class ServerProcess:
 
     async def start(self, orders: ServerOrders, python: Sequence[str], environment: Mapping[str, str]) -> None:
         """Raises StartFailed, with words."""
-        self._told = orders
+        self._told, self.rows_from = orders, orders.table.rows_from
         service = Service(f"server {self.number}", self._arguments, "job")
         await self._services.enter((service,), encode(orders) + b"\n", python, environment)
         self._looking = asyncio.create_task(self._wait_until_ready(), name=f"server {self.number} is ready")
@@ -97,7 +99,8 @@ class ServerProcess:
             self.ready, self._heard_at = True, self._now()
             self._looking.cancel()
             self._looking = asyncio.create_task(self._notice_silence(local), name=f"server {self.number} answers")
-        return RunningServer(self.number, self.incarnation, node, local, "" if remote == "-" else remote, joined, saved)
+        remote = "" if remote == "-" else remote
+        return RunningServer(self.number, self.incarnation, node, local, remote, joined, saved, self.rows_from)
 
     def describe(self) -> ServerReport:
         """How it is now; whose slots it has, others know."""
