@@ -188,6 +188,24 @@ SERVER_DEFECTS: tuple[ServerDefect, ...] = (
         MARKS,
         10000,
     ),
+    ServerDefect(
+        "dropped-mark: the mark of a shard is dropped at the shard's end",
+        Edit(f"{MARKS_OF}._raise_floor", "self._floors[dataset] = floor = floor + 1", "floor = floor + 1"),
+        MARKS,
+        0,
+    ),
+    ServerDefect(
+        "hasty-floor: a shard counts as finished everywhere while it is in some slots only",
+        Edit(f"{MARKS_OF}._is_finished", "shard not in self._apart", "True"),
+        MARKS,
+        10,
+    ),
+    ServerDefect(
+        "one-floor: slots that are copied bring what is finished in them to the slots that are there",
+        Edit(f"{MARKS_OF}.put_slots", "self._floors.get(name, 0) if others.any() else floor", "floor"),
+        MARKS,
+        27,
+    ),
     # -- copies
     ServerDefect(
         "copy-alone: a copy has no push that was applied after its piece was sent",

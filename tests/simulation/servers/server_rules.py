@@ -73,7 +73,7 @@ class ServerRules:
         universe = self._universe
         mine = np.flatnonzero(held[universe.slots])
         ids, slots = universe.ids[mine], universe.slots[mine]
-        positions = read_marks(marks, len(self._acknowledged), held & self._used)
+        positions = read_marks(marks, *self._records.ids.shape[:2], held & self._used)
         expected = np.zeros(len(mine), np.int64)
         for shard, counts in enumerate(universe.counts):
             expected += counts[positions[shard, slots], mine]
@@ -124,7 +124,7 @@ class ServerRules:
             held |= np.array(table.backup) == at
             if not process.alive or not held.any():
                 continue
-            positions = read_marks(self._parts_of(process)[0], len(self._acknowledged), held)
+            positions = read_marks(self._parts_of(process)[0], *self._records.ids.shape[:2], held)
             behind = positions[:, held].min(axis=1) < self._acknowledged
             if behind.any():
                 shard = int(np.flatnonzero(behind)[0])

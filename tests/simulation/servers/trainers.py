@@ -248,7 +248,7 @@ class Trainer(LineProcess):
                 at: (ReadMarks(DATASET, piece.shard, lease, table.version), ()) for at in primaries_of(table)
             }
         )
-        marks = sorted({mark for reply, _ in replies.values() for mark in reply.marks})
+        marks = sorted({min(mark, length) for reply, _ in replies.values() for mark in reply.marks})
         position = max(piece.offset, min(marks, default=0))
         while position < length:
             following = [mark for mark in marks if mark > position]
@@ -268,7 +268,8 @@ class Trainer(LineProcess):
         owners = slots_of(ids)
         count = -counts.astype(np.float32)[:, None]
         model = self._records.gradients(piece.shard, begin, end, ids)
-        source = PushSource(DATASET, piece.shard, lease, begin, end, at=int(1000 * self.network.timeline.now))
+        last = end == self._records.ids.shape[1]
+        source = PushSource(DATASET, piece.shard, lease, begin, end, int(1000 * self.network.timeline.now), last)
 
         def build(table: SlotTable) -> dict[int, tuple[WorkerRequest, Sequence[Array]]]:
             primary = np.asarray(table.primary)[owners]
