@@ -317,7 +317,7 @@ SERVER_DEFECTS: tuple[ServerDefect, ...] = (
             "yield ApplyStep(dataset, epoch, lease, WHOLE_EPOCH, 0)",
         ),
         UNDONE,
-        20002,
+        20006,
     ),
     ServerDefect(
         "primary-alone: a step is prepared on the primary and not on its backup",
@@ -329,7 +329,7 @@ SERVER_DEFECTS: tuple[ServerDefect, ...] = (
         "copy-unprepared: a copy has not what is prepared in its slots",
         Edit(f"{COPIES}._end_copy", "for part in self._prepared.take_slots(copy.slots): ...", "pass"),
         "what is committed is in the rows",
-        20004,
+        20009,
     ),
     ServerDefect(
         "step-twice: a step is applied again for each rank that says so",
