@@ -42,15 +42,25 @@ def table_lines(found: ServersStatus) -> Iterator[str]:
 
 
 def wait_lines(found: ServersStatus) -> Iterator[str]:
-    """Which ranks wait for which servers, a line for each group."""
+    """Which ranks wait for which servers, a line for each group, but for those of many that have waited least."""
     groups: dict[tuple[int, ...], list[RankWait]] = {}
     for each in found.waits:
         groups.setdefault(each.servers, []).append(each)
-    for servers, those in sorted(groups.items()):
+    longest = sorted(groups.items(), key=lambda each: -max(one.seconds for one in each[1]))
+    for servers, those in sorted(longest[:MOST_LINES]):
         who, seconds = ranks([each.rank for each in those]), max(each.seconds for each in those)
-        named = [f"{number} on node {visible(found.node_of(number) or '?')}" for number in servers]
-        what = f"parameter server{'s' if len(named) > 1 else ''} {', '.join(named)}" if named else NOT_STARTED
+        named = [f"{number} on node {visible(found.node_of(number) or '?')}" for number in servers[:MOST_NAMED]]
+        more = f" and {len(servers) - MOST_NAMED} more" if len(servers) > MOST_NAMED else ""
+        what = f"parameter server{'s' if len(named) > 1 else ''} {', '.join(named)}{more}" if named else NOT_STARTED
         yield f"{who} {'waits' if len(those) == 1 else 'wait'} for {what}, for {seconds:.0f} s"
+    if rest := [each.rank for _, those in longest[MOST_LINES:] for each in those]:
+        yield f"{ranks(rest)} {'waits' if len(rest) == 1 else 'wait'} for parameter servers, each for less time"
 
+
+MOST_LINES = 8
+"""Groups of ranks that wait alike, each in a line of its own: those that have waited for longest."""
+
+MOST_NAMED = 8
+"""Servers of one line."""
 
 NOT_STARTED = "parameter servers, which have not all started"

@@ -69,6 +69,9 @@ LOADERS = ("/torch/utils/data/", "/tensorflow/python/data/")
 PROCESSES = ("/multiprocessing/", "/concurrent/futures/", "/subprocess.py")
 """Of the standard library, what waits for a process that was started."""
 
+MAX_WHERE = 300
+"""Characters of the words for one place: a line tells of several."""
+
 HEARTBEATS = ("/tqdm/_monitor",)
 """Threads of libraries that wake up again and again, and end nobody's wait."""
 
@@ -487,4 +490,5 @@ def _where(track: _Track, what: What) -> str:
         parts.append(f"{blocked.call} on {blocked.target}" if blocked.call else blocked.target)
     elif not frames and blocked.call:
         parts.append(f"in the system call {blocked.call}")
-    return ", ".join(parts)
+    where = ", ".join(parts)
+    return where if len(where) <= MAX_WHERE else f"{where[:MAX_WHERE]} ..."

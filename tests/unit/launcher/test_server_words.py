@@ -2,7 +2,7 @@
 
 import pytest
 
-from elastic_run.launcher.server_words import in_megabytes, in_rate, server_copies, table_lines, wait_lines
+from elastic_run.launcher.server_words import MOST_LINES, in_megabytes, in_rate, server_copies, table_lines, wait_lines
 from elastic_run.master.machine.parameter_servers import (
     RankWait,
     ServerMeasure,
@@ -37,6 +37,15 @@ def test_who_waits_for_whom_is_one_line_for_each_group() -> None:
         "rank 2 waits for parameter servers 0 on node n0, 2 on node ?, for 3 s",
         "ranks 0-1 wait for parameter server 1 on node n1, for 7 s",
     ]
+
+
+def test_of_many_that_wait_few_lines_are_told_and_few_servers_of_each() -> None:
+    waits = tuple(RankWait(rank, tuple(range(rank + 1)), float(rank)) for rank in range(100))
+    lines = list(wait_lines(ServersStatus((server(0),), waits)))
+    assert len(lines) == MOST_LINES + 1 and max(map(len, lines)) < 250
+    assert lines[0].startswith("rank 92 waits for parameter servers 0 on node n0, 1 on node ?, ")
+    assert lines[0].endswith("7 on node ? and 85 more, for 92 s")
+    assert lines[-1] == "ranks 0-91 wait for parameter servers, each for less time"
 
 
 def test_a_table_is_told_with_what_its_merging_saves() -> None:

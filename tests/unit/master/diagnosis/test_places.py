@@ -5,6 +5,8 @@ from dataclasses import replace
 import pytest
 
 from elastic_run.master.diagnosis.evidence import MAX_THREADS, Blocked, Child, Frame, ThreadState
+from elastic_run.master.diagnosis.findings import Finding
+from elastic_run.rendezvous.wire.values import decode, encode
 
 from .looked_at import (
     ELSEWHERE,
@@ -106,3 +108,15 @@ def test_where_nobody_is_named_a_wait_is_told_as_what_is_known_of_it() -> None:
         assert f"rank 1: {words}; " in where and where.startswith("ranks 0, 2: waits for another rank; all_reduce()")
     (found,) = judged(worker(0, quiet=LONG), replace(lock, quiet=LONG), worker(2, quiet=LONG))
     assert (found.kind, found.rank, found.strength) == ("deadlock", 1, "strong")
+
+
+def test_long_names_leave_a_line_that_is_short_enough_to_be_sent_and_read() -> None:
+    def stack(rank: int) -> tuple[Frame, ...]:
+        return (
+            Frame("/x/site-packages/a.py", 1, "f" * 400, "a" * 400),
+            Frame(f"/home/{rank}{'n' * 390}", 2, "g" * 400),
+        )
+
+    found = the_one(*(worker(rank, stack(rank), on=Blocked("read", "file", "t" * 400)) for rank in range(5)))
+    assert found.kind == "standstill" and len(str(found)) < 2000
+    assert decode(Finding, encode(found)) == found
