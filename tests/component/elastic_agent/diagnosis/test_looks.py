@@ -210,7 +210,8 @@ def test_a_lock_of_this_process_is_told_from_one_that_processes_share() -> None:
         acquire()
         waits = threading.Thread(target=acquire)
         waits.start()
-        while (seen := kernel.blocked(ME.pid, {}, waits.native_id)).on != "lock" or seen.ends:  # for the interpreter's
+        # A wait for the interpreter's lock ends after a moment.
+        while (seen := kernel.blocked(ME.pid, {}, waits.native_id)).on != "lock" or seen.ends is not None:
             assert waits.is_alive()
         leave()
         waits.join()
@@ -224,7 +225,11 @@ def test_the_signals_that_a_process_handles_are_told(monkeypatch: pytest.MonkeyP
         assert set(kernel.handled_signals(ME.pid)) - set(before) == {signal.SIGUSR2}
     finally:
         signal.signal(signal.SIGUSR2, held)
-    monkeypatch.setattr(kernel, "_read", lambda _: "SigCgt:\t8000000000000001\n")
+
+    def read(_: str) -> str:
+        return "SigCgt:\t8000000000000001\n"
+
+    monkeypatch.setattr(kernel, "_read", read)
     assert kernel.handled_signals(ME.pid) == (1, 64)
 
 
