@@ -16,8 +16,9 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from ...master.data.ledger import DONE, Answer, Dataset, Mark, Piece, Position, Request, Tracking
+from ...master.data.ledger import DONE, Answer, Dataset, Mark, OffsetRange, Piece, Position, Request, Tracking
 from ...master.data.shard import Layout, ShardsError, Span
+from ...master.data.stream import StreamLayout
 from ...rendezvous.base.visible import visible
 from ...rendezvous.wire.frame import TooLong
 from ...rendezvous.wire.values import Malformed
@@ -103,7 +104,7 @@ class Leaser:
         pace: seconds that a shard takes here.
     """
 
-    layout: Layout
+    layout: Layout | StreamLayout
     tracking: Tracking
     client: Client
     part: int
@@ -146,7 +147,7 @@ class Leaser:
             if not self._fill():
                 return None
             piece = self.queue.popleft()
-            span = self.layout.span(piece.shard_index)
+            span = self.layout.span_of(piece)
             if not self.part:
                 with self.lock:
                     self.begun[piece.shard_index] = span
@@ -304,7 +305,13 @@ class Leaser:
         return replace(self._request(kind), sequence=self.numbers.sequence)
 
     def _exchange(self, wants: int, release: tuple[int, ...] = ()) -> None:
-        self._send(replace(self._numbered("exchange"), marks=self._outgoing(), release=release, wants=wants))
+        known = self.look_at_source() if wants else ()
+        marks = self._outgoing()
+        self._send(replace(self._numbered("exchange"), marks=marks, release=release, wants=wants, known=known))
+
+    def look_at_source(self) -> tuple[OffsetRange, ...]:
+        """Of a stream: the offsets that its partitions have now, where they differ from what was said before."""
+        return ()
 
     def _outgoing(self) -> tuple[Mark, ...]:
         with self.lock:
