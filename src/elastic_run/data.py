@@ -25,12 +25,14 @@ from .adapters.readers.contract import BadRow, Columns, RecordReader
 from .adapters.readers.opened import RecordFiles, RecordShard, RecordShards
 from .adapters.readers.opened import open_files as open
 from .adapters.streams.contract import StreamRecord, StreamSource
+from .adapters.streams.kafka import KafkaTopic
 from .adapters.streams.line_files import LineFiles
 from .adapters.streams.stream_shards import StreamShard, StreamShards, stream
 
 __all__ = [
     "BadRow",
     "Columns",
+    "KafkaTopic",
     "LineFiles",
     "Part",
     "RecordFiles",

@@ -21,8 +21,8 @@ SURFACE = lists(
     """,
         "elastic_run.compat": "elastic_launch",
         "elastic_run.data": """
-        BadRow Columns LineFiles Part RecordFiles RecordReader RecordShard RecordShards Shard Shards StreamRecord
-        StreamShard StreamShards StreamSource open shards stream
+        BadRow Columns KafkaTopic LineFiles Part RecordFiles RecordReader RecordShard RecordShards Shard Shards
+        StreamRecord StreamShard StreamShards StreamSource open shards stream
     """,
         "elastic_run.exceptions": """
         AgentGone AgentTimeout BadCheckpoint BadDataset BadEnvironment BadFiles BadModel BadRecords BadSampler
@@ -54,6 +54,7 @@ MEMBERS = lists(
         alone broken close done formed next over planned register_sockets report_state standby
     """,
         "elastic_run.compat.elastic_launch": "",
+        "elastic_run.data.KafkaTopic": "name partitions read",
         "elastic_run.data.LineFiles": "name partitions read",
         "elastic_run.data.Part": "",
         "elastic_run.data.BadRow": "position why",

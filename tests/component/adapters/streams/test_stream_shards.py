@@ -146,7 +146,7 @@ def test_what_is_gone_ends_the_loop_or_is_counted_once(agent: Agent, log: Record
     log.forget_before("a", 25)
     with (
         of_rank(agent, log, 0, 1, round=2, commit="ack") as data,
-        pytest.raises(ShardsRefused, match="offsets 10 to 24"),
+        pytest.raises(ShardsRefused, match=r"offsets \d+ to 24"),
     ):
         taken(data)
 
