@@ -69,7 +69,7 @@ class StreamLeaser(Leaser):
         """Waits until the master is to be asked again; False where the time is over before."""
         assert self.watched is not None
         pushes.rest()
-        again = time.monotonic() + IDLE_SECONDS
+        again = self.sent + IDLE_SECONDS
         while not self.stopped and not self.watched.find_news():
             now = time.monotonic()
             if deadline is not None and now >= deadline:

@@ -108,6 +108,18 @@ def test_two_ranks_get_each_offset_once_though_the_source_was_away(agent: Agent,
     assert agent.ledger and agent.ledger.progress.lag == 0 and agent.ledger.progress.records == 350
 
 
+def test_what_another_rank_gives_back_is_found_however_shortly_it_is_waited_for(agent: Agent, log: RecordLog) -> None:
+    log.append("a", 10)
+    other, data = (of_rank(agent, log, rank, 2, commit="ack") for rank in (1, 0))
+    taken(other)
+    assert data.next_within(SOON) is None
+    other.close()
+    while (shard := data.next_within(SOON)) is None:
+        pass
+    assert len(shard.records) == 10
+    data.close()
+
+
 def test_a_checkpoint_holds_the_position_in_the_middle_of_a_shard(log: RecordLog) -> None:
     log.append("a", 30)
     log.gap = 5  # offsets 0, 5, 10, ... have no record
@@ -150,9 +162,9 @@ def test_what_is_gone_ends_the_loop_or_is_counted_once(agent: Agent, log: Record
     ):
         taken(data)
 
-    with of_rank(agent, log, 0, 1, round=3, commit="ack", lost="skip", follow=False) as data:
+    with of_rank(agent, log, 0, 1, round=3, commit="ack", lost="skip") as data:
         shards = list[StreamShard]()
-        for shard in data:
+        while shard := data.next_within(SOON):
             assert offsets_of([shard]) == [("a", offset) for offset in range(max(shard.start, 25), shard.stop)]
             shard.done()
             shards.append(shard)
