@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import NoReturn
+from typing import NoReturn, Self
 
 from ...master.data.ledger import DONE, Tracking
 from ...master.data.shard import Files, Layout, Span
@@ -216,7 +216,7 @@ class Shards(Iterator[Shard]):
         # At exit as well, so that a script that leaves its loop early gives back what it has.
         self._finalizer = weakref.finalize(self, self._leaser.quit)
 
-    def __iter__(self) -> "Shards":
+    def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> Shard:
@@ -384,7 +384,7 @@ class Shards(Iterator[Shard]):
             f"dataset {self._layout.name!r} cannot be sent to another process: send a part of it, shards.part(number)"
         )
 
-    def __enter__(self) -> "Shards":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

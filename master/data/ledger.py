@@ -292,7 +292,7 @@ class Progress:
     leased: int
     seconds_left: float | None = None
     records: int = 0
-    lag: int = 0
+    lag: int | None = None
     lost: int = 0
 
 

@@ -8,7 +8,7 @@ import contextlib
 import ctypes
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,7 +53,7 @@ class Brokers:
 
 
 @contextlib.contextmanager
-def brokers(count: int = 1, **topics: int) -> Iterator[Brokers]:
+def brokers(count: int = 1, **topics: int) -> Generator[Brokers]:
     """A cluster of so many brokers with these topics, each of so many partitions."""
     words = [str(count), *(f"{topic}={partitions}" for topic, partitions in topics.items())]
     command = [sys.executable, "-m", "tests.doubles.kafka_brokers", *words]

@@ -1,12 +1,15 @@
 """A job whose workers use a stream, while workers, its master's machine and the brokers go: each record counts once."""
 
+import re
 import threading
 from collections import Counter, defaultdict
+from pathlib import Path
 
 import pytest
 
 from ..doubles.kafka_brokers import brokers
 from .cluster import SCRIPTS, Cluster
+from .server_jobs import run
 
 pytest.importorskip("confluent_kafka", reason="the extra `streams`")
 
@@ -47,3 +50,23 @@ def test_each_record_counts_once_when_a_worker_the_brokers_and_the_masters_machi
     assert set(done.values()) == {1} and set(rounds.values()) == {1, 2, 3}
     assert all(round <= rounds.get(value, round) for value, each in told.items() for round in each), "used once more"
     assert len(told) - len(done) <= 20, "a worker was killed between both words"
+
+
+def test_each_line_of_files_is_in_a_table_once_whatever_worker_dies(tmp_path: Path) -> None:
+    (tmp_path / "lines").mkdir()
+    for number in range(3):
+        ids = range(2000 * number, 2000 * (number + 1))
+        (tmp_path / "lines" / f"{number}.txt").write_text("".join(f"{each}\n" for each in ids))
+    words = (
+        str(SCRIPTS / "servers_count.py"),
+        "--by=numpy",
+        "--stream=lines",
+        "--die",
+        "1:3:before",
+        "2:2:after",
+        "3:4:done",
+    )
+    code, said = run(tmp_path, "--servers=1", "--max-restarts=3", "--same-failure-limit=0", *words, nproc=2)
+    assert code == 0, said
+    assert len(re.findall("dies (?:before|after|done) push", said)) == 3, said
+    assert "counted [1.0] 6000" in said

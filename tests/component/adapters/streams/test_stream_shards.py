@@ -93,8 +93,8 @@ def test_two_ranks_get_each_offset_once_though_the_source_was_away(agent: Agent,
 
     def work(rank: int) -> None:
         with of_rank(agent, log, rank, 2, commit="ack", follow=False) as data:
-            for number, shard in enumerate(data):
-                if (rank, number) == (0, 3):
+            for shard in data:
+                if shard.index == 6:
                     log.set_away(True)
                     threading.Timer(0.3, log.set_away, (False,)).start()
                 with lock:
@@ -177,9 +177,15 @@ def test_what_a_stream_cannot_do_is_refused_in_words(log: RecordLog) -> None:
     source: Any = log
     with pytest.raises(BadSource, match="StreamSource"):
         elastic_run.data.stream("clicks", source.folder, shard_size=10)
-    for wrong in ({"start": "latest", "follow": False}, {"lost": "ignore"}, {"commit": "often"}, {"shard_size": 0}):
+    several: list[dict[str, Any]] = [
+        {"start": "latest", "follow": False},
+        {"lost": "ignore"},
+        {"commit": "often"},
+        {"shard_size": 0},
+    ]
+    for wrong in several:
         with pytest.raises(BadDataset):
-            StreamShards("clicks", log, **{"shard_size": 10, **wrong})
+            StreamShards("clicks", log, **dict[str, Any](shard_size=10) | wrong)
     data = elastic_run.data.stream("clicks", log, shard_size=10)
     with pytest.raises(ShardsMisused, match="has no parts"):
         data.part(1)

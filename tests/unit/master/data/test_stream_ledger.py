@@ -69,6 +69,7 @@ class Streams(RuleBasedStateMachine):
         if self.dataset.tracking == "checkpoint":
             self.used = self.saved_used.copy()
             self.begins, self.ends = map(dict, self.saved_bounds)
+        answer: Answer | None = None
         for rank in [*range(world), *range(world)]:
             request = Request(
                 "open",
@@ -110,6 +111,8 @@ class Streams(RuleBasedStateMachine):
         rank = who % self.world
         marks: list[Mark] = []
         release: list[int] = []
+        if data.draw(st.booleans()):
+            marks.append(Mark(self.ledger.state.frontier + 5, DONE, 3))  # nobody's
         for index, piece in list(self.leases[rank].items()):
             match data.draw(st.sampled_from(["done", "half", "back", "work"])):
                 case "done":
@@ -245,12 +248,11 @@ class Streams(RuleBasedStateMachine):
                 self.exchange(
                     rank, [self.work(rank, piece, 99) for piece in list(self.leases[rank].values())], [], 0, self.known
                 )
-        for _ in range(200):
+        answer = Answer(leases=(Piece(0),))
+        while answer.leases:
             answer = self.exchange(
                 0, [self.work(0, piece, 99) for piece in list(self.leases[0].values())], [], 2, self.known
             )
-            if not answer.leases:
-                break
         follows = bool(self.dataset.stream and self.dataset.stream.follow)
         assert self.ledger.finished != follows
         assert answer.ended != follows
