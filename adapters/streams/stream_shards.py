@@ -111,7 +111,6 @@ class StreamShards(Shards):
                 f'stream {self._layout.name!r} has commit="checkpoint", and gradients go to tables, which say '
                 'themselves what is done: use commit="ack"'
             )
-        self._stream.patience = None
         return cast(StreamShard, super().__next__())
 
     def next_within(self, seconds: float) -> StreamShard | None:
@@ -119,11 +118,11 @@ class StreamShards(Shards):
 
         Raises as `__next__`.
         """
+        self._stream.patience = seconds
         try:
-            self._stream.patience = seconds
-            return cast(StreamShard, super().__next__())
-        except StopIteration:
-            return None
+            return next(self, None)
+        finally:
+            self._stream.patience = None
 
     @property
     def ended(self) -> bool:
