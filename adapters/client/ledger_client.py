@@ -16,7 +16,7 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from ...master.data.ledger import DONE, Answer, Dataset, Mark, OffsetRange, Piece, Position, Request, Tracking
+from ...master.data.ledger import DONE, Answer, Dataset, Mark, Piece, Position, Request, Tracking
 from ...master.data.shard import Layout, ShardsError, Span
 from ...master.data.stream import StreamLayout
 from ...rendezvous.base.visible import visible
@@ -305,13 +305,7 @@ class Leaser:
         return replace(self._request(kind), sequence=self.numbers.sequence)
 
     def _exchange(self, wants: int, release: tuple[int, ...] = ()) -> None:
-        known = self.look_at_source() if wants else ()
-        marks = self._outgoing()
-        self._send(replace(self._numbered("exchange"), marks=marks, release=release, wants=wants, known=known))
-
-    def look_at_source(self) -> tuple[OffsetRange, ...]:
-        """Of a stream: the offsets that its partitions have now, where they differ from what was said before."""
-        return ()
+        self._send(replace(self._numbered("exchange"), marks=self._outgoing(), release=release, wants=wants))
 
     def _outgoing(self) -> tuple[Mark, ...]:
         with self.lock:

@@ -54,7 +54,11 @@ class LineFiles:
         return found
 
     def read(self, partition: str, first: int, stop: int) -> tuple[Sequence[StreamRecord], int]:
-        """The lines that begin there. Raises OffsetsGone where the file is gone, or shorter than it was."""
+        """The lines that begin there.
+
+        Raises:
+            elastic_run.exceptions.OffsetsGone: the file is gone, or shorter than it was.
+        """
         try:
             with (self._folder / partition).open("rb") as file:
                 size = file.seek(0, os.SEEK_END)

@@ -3,7 +3,7 @@
 import time
 from dataclasses import dataclass, field, replace
 
-from ...master.data.ledger import DONE, Mark, OffsetRange
+from ...master.data.ledger import DONE, Mark
 from ..client import pushes
 from ..client.ledger_client import Leaser
 from .watched_source import LOOK_SECONDS, Gap, WatchedSource
@@ -28,12 +28,13 @@ class StreamLeaser(Leaser):
     stopped: bool = False
     gaps: dict[int, list[Gap]] = field(default_factory=dict[int, list[Gap]])
 
-    def look_at_source(self) -> tuple[OffsetRange, ...]:
-        """See `Leaser.look_at_source`."""
+    def _exchange(self, wants: int, release: tuple[int, ...] = ()) -> None:
+        """With what the source has by now, where leases are wanted."""
         assert self.watched is not None
-        news = self.watched.find_news()
-        self.watched.take_as_told(news)
-        return news
+        known = self.watched.find_news() if wants else ()
+        self.watched.take_as_told(known)
+        marks = self._outgoing()
+        self._send(replace(self._numbered("exchange"), marks=marks, release=release, wants=wants, known=known))
 
     def _outgoing(self) -> tuple[Mark, ...]:
         """With what was gone of each shard, once the mark is beyond it."""

@@ -338,7 +338,7 @@ class Ledger:
 
     def __init__(self, state: State, now: float) -> None:
         self._state = state
-        self._frontier = state.frontier
+        self._frontier: int = state.frontier
         self._returned = sorted(state.returned)
         self._workers: dict[int, dict[int, _Worker]] = {}  # by rank and part
         self._twice: set[int] = set()  # shards that two ranks have

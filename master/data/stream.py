@@ -138,7 +138,7 @@ class StreamLayout:
         if not isinstance(rows, list | tuple):
             raise self._damaged(f"{field} is {rows!r}")
         for row in cast(Sequence[object], rows):
-            values: tuple[object, ...] = tuple(cast(Sequence[object], row)) if isinstance(row, list | tuple) else ()
+            values = list(cast(Sequence[object], row)) if isinstance(row, list | tuple) else list[object]()
             if (
                 len(values) != width
                 or not isinstance(values[0], str)

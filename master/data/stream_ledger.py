@@ -124,9 +124,9 @@ class StreamLedger(Ledger):
         held = {index for worker in self._workers[request.rank].values() for index in worker.leases}
         self._lost += sum(mark.lost for mark in request.marks if mark.shard_index in held)
         super()._mark(request, now)
-        self._hear(request.known)
+        self._note_known(request.known)
 
-    def _hear(self, known: Iterable[OffsetRange]) -> None:
+    def _note_known(self, known: Iterable[OffsetRange]) -> None:
         """Takes in which offsets the partitions have by now; workers may have looked in another order than they ask."""
         terms = self.dataset.stream
         assert terms is not None, "else it were no stream"

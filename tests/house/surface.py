@@ -54,8 +54,8 @@ MEMBERS = lists(
         alone broken close done formed next over planned register_sockets report_state standby
     """,
         "elastic_run.compat.elastic_launch": "",
-        "elastic_run.data.KafkaTopic": "name partitions read",
-        "elastic_run.data.LineFiles": "name partitions read",
+        "elastic_run.data.KafkaTopic": "partitions read",
+        "elastic_run.data.LineFiles": "partitions read",
         "elastic_run.data.Part": "",
         "elastic_run.data.BadRow": "position why",
         "elastic_run.data.Columns": "",
@@ -72,7 +72,7 @@ MEMBERS = lists(
         done epoch file index indices key number offset partition progress records start stop
     """,
         "elastic_run.data.StreamShards": "close ended flush load_state_dict mark next_within part state_dict stop",
-        "elastic_run.data.StreamSource": "name partitions read",
+        "elastic_run.data.StreamSource": "partitions read",
         "elastic_run.servers.Adagrad": "code eps initial_accumulator_value lr",
         "elastic_run.servers.Adam": "beta1 beta2 code eps lr",
         "elastic_run.servers.FTRL": "beta code l1 l2 lr",
