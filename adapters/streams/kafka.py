@@ -23,7 +23,11 @@ READ_SECONDS = 1.0
 OURS = ("auto.offset.reset", "bootstrap.servers", "enable.auto.commit", "enable.partition.eof", "group.id")
 """Settings that are not the script's."""
 
+NEAR = 5_000
+"""Records that are passed over rather than sought: other workers have them, and they are fetched already."""
+
 DEFAULTS: Mapping[str, Any] = {  # Any: as confluent-kafka takes them
+    "fetch.queue.backoff.ms": 10,  # a second by default, for who reads on after its queue was full
     "fetch.wait.max.ms": 20,  # another partition of that broker is read only when this is over
     "log_level": 2,  # brokers that are away are told of by `elastic-run` itself
     "queued.min.messages": 10_000,
@@ -96,8 +100,10 @@ class KafkaTopic:
         """See `StreamSource`."""
         consumer = self._opened()
         number = int(partition.rpartition("/")[2])
-        if self._next != (partition, first):
+        where, at = self._next or ("", 0)
+        if where != partition or not first - NEAR <= at <= first:
             consumer.assign([self._kafka.TopicPartition(self._topic, number, first)])
+            at = first
         self._next = None
         records: list[StreamRecord] = []
         after, until = first, time.monotonic() + READ_SECONDS
@@ -112,13 +118,14 @@ class KafkaTopic:
                     if records:
                         return records, after  # the next call finds the same
                     self._refuse(consumer, number, first, error)
-            elif message.partition() == number and message.offset() >= after:
-                offset = message.offset()
-                if offset >= stop:
+            elif message.partition() == number:
+                at = message.offset() + 1
+                if at > stop:
                     return records, stop
-                records.append(self._record_of(message))
-                after = offset + 1
-        self._next = (partition, after)
+                if at > after:
+                    records.append(self._record_of(message))
+                    after = at
+        self._next = (partition, at) if after > first else None  # what gives nothing is sought anew
         return records, after
 
     def __getstate__(self) -> Mapping[str, Any]:

@@ -53,6 +53,8 @@ def test_a_source_reads_any_range_and_says_what_is_not_there(cluster: Brokers) -
         assert after == stop
         assert records[0].timestamp and records[0].key is None
     assert topic.read("clicks/1", 4, 5) == ([], 4)  # not yet
+    assert [each.offset for each in topic.read("clicks/1", 0, 1)[0]] == [0]
+    assert [each.offset for each in topic.read("clicks/1", 3, 4)[0]] == [3]  # passes over what others have
     with pytest.raises(OffsetsGone, match="ends at 4"):
         topic.read("clicks/1", 9, 10)
     with pytest.raises(SourceAway):
