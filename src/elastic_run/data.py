@@ -24,6 +24,7 @@ from .adapters.client.shards import Part, Shard, Shards, shards
 from .adapters.readers.contract import BadRow, Columns, RecordReader
 from .adapters.readers.opened import RecordFiles, RecordShard, RecordShards
 from .adapters.readers.opened import open_files as open
+from .adapters.readers.query import open_query as query
 from .adapters.streams.contract import StreamRecord, StreamSource
 from .adapters.streams.kafka import KafkaTopic
 from .adapters.streams.line_files import LineFiles
@@ -46,6 +47,7 @@ __all__ = [
     "StreamShards",
     "StreamSource",
     "open",
+    "query",
     "shards",
     "stream",
 ]
