@@ -21,7 +21,7 @@ from ...rendezvous.rpc.envelope import Caller
 from ...rendezvous.store.contract import MAX_OPERATIONS, MAX_VALUE_BYTES, Compare, KeyValue, Put, Store
 from ...rendezvous.store.limits import MAX_REQUEST_BYTES
 from ...rendezvous.store.waits import Waits
-from .ledger import Answer, Ledger, Progress, Request, State, Tracking, fresh, named
+from .ledger import Answer, Ledger, Progress, Request, State, Tracking, fresh, ledger_of, named
 from .left_shards import describe_left
 from .stored_ledger import BadState, read, written
 
@@ -343,7 +343,7 @@ class Ledgers:
                 if entry is None or entry.key != key:
                     entry = entries[name] = _Entry(key)
                 assert entry is not None
-                ledger = entry.ledger = Ledger(replace(fresh(request.dataset), run=current.run), now)
+                ledger = entry.ledger = ledger_of(replace(fresh(request.dataset), run=current.run), now)
                 ledger.turn(current.round)
             elif ledger.dataset.tracking != request.dataset.tracking:
                 return Answer(
@@ -399,10 +399,10 @@ class Ledgers:
             )
             return
         if state.run == run:
-            entry.ledger = Ledger(state, self._now())
+            entry.ledger = ledger_of(state, self._now())
         elif state.dataset.tracking == "ack" and not state.dataset.alone:  # tables end with their run
             # Rounds of another run are numbered by themselves: nobody of that run has anything any more.
-            entry.ledger = ledger = Ledger(replace(state, run=run), self._now())
+            entry.ledger = ledger = ledger_of(replace(state, run=run), self._now())
             before = _often(ledger)
             ledger.turn(0)
             self._say_often(ledger, before)

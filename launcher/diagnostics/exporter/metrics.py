@@ -189,6 +189,18 @@ METRICS: Sequence[Metric] = (
         ("dataset", "state"),
     ),
     Metric(
+        "elastic_run_stream_lag",
+        "Offsets of a stream that are known and not done.",
+        lambda one: [((each.name,), float(each.lag)) for each in one.datasets if each.lag is not None],
+        ("dataset",),
+    ),
+    Metric(
+        "elastic_run_stream_lost",
+        "Offsets of a stream that were gone from its source before they were used.",
+        lambda one: [((each.name,), float(each.lost)) for each in one.datasets if each.lag is not None],
+        ("dataset",),
+    ),
+    Metric(
         "elastic_run_dataset_seconds_left",
         "Seconds until a dataset is done, at today's pace.",
         lambda one: [((each.name,), each.seconds_left) for each in one.datasets if each.seconds_left is not None],
