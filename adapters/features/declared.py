@@ -132,7 +132,7 @@ class IdSequence:
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class Words:
     """A text, as the ids of its words in lower case. Args: as of `IdSequence`."""
 
     column: str = ""
@@ -148,14 +148,14 @@ class Text:
         _settle_ids(self)
 
 
-Feature = Numeric | Category | Cross | IdSequence | Text
+Feature = Numeric | Category | Cross | IdSequence | Words
 
 KINDS: Mapping[str, type[Feature]] = {
     "numeric": Numeric,
     "category": Category,
     "cross": Cross,
     "sequence": IdSequence,
-    "text": Text,
+    "words": Words,
 }
 """By the word that a file has for it."""
 
@@ -243,6 +243,11 @@ def describe_feature(feature: Feature) -> str:
         repr(value) if name in ("column", "columns") else f"{name}={value!r}" for name, value in _given(feature).items()
     ]
     return f"{type(feature).__name__}({', '.join(given)})"
+
+
+def list_columns(name: str, feature: Feature) -> tuple[str, ...]:
+    """The columns that a feature of this name is made of."""
+    return feature.columns if isinstance(feature, Cross) else (feature.column or name,)
 
 
 def read_tables(tables: object, source: str) -> Features:

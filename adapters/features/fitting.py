@@ -6,26 +6,26 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from .declared import Category, Cross, Feature, Features, IdSequence, Numeric, Text
+from .declared import Category, Cross, Feature, Features, IdSequence, Numeric, Words
 from .serving import WORDS, FittedFeatures
-from .summary import KEPT, Look, NumberSummary, Summary
+from .summary import KEPT, ColumnLook, NumberSummary, Summary
 
 
-def looks_of(features: Features) -> tuple[Look, ...]:
+def looks_of(features: Features) -> tuple[ColumnLook, ...]:
     """What is to be known of the records; nothing, where the declaration says all."""
     return tuple(look for name, feature in features.declared.items() for look in _looks_of(name, feature))
 
 
-def _looks_of(name: str, feature: Feature) -> Iterator[Look]:
+def _looks_of(name: str, feature: Feature) -> Iterator[ColumnLook]:
     if isinstance(feature, Numeric):
         if not isinstance(feature.bins, tuple):
-            yield Look(feature.column or name, "numbers")
+            yield ColumnLook(feature.column or name, "numbers")
     elif not isinstance(feature, Cross) and isinstance(feature.vocabulary, int) and feature.vocabulary:
-        yield Look(feature.column or name, "texts", _split_of(feature), max(KEPT, 2 * feature.vocabulary))
+        yield ColumnLook(feature.column or name, "texts", _split_of(feature), max(KEPT, 2 * feature.vocabulary))
 
 
-def _split_of(feature: Category | IdSequence | Text) -> str | None:
-    if isinstance(feature, Text):
+def _split_of(feature: Category | IdSequence | Words) -> str | None:
+    if isinstance(feature, Words):
         return WORDS
     return feature.separator if isinstance(feature, IdSequence) else None
 

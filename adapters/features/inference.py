@@ -1,12 +1,13 @@
 """Features that are inferred from the columns of records, by what a summary of all of them tells (pure)."""
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 
 from ...rendezvous.base.frozen import dataclass
-from .declared import VOCABULARY, Category, Feature, Features, IdSequence, Numeric, Text
+from .declared import VOCABULARY, Category, Feature, Features, IdSequence, Numeric, Words
 from .errors import BadFeatures
-from .summary import Look, NumberSummary, Summary, TextSummary
+from .summary import ColumnLook, NumberSummary, Summary, TextSummary
 
 NUMERIC = 0.95
 """The share of values that are numbers, from which on a column of texts is one of numbers."""
@@ -22,6 +23,9 @@ WORDY = 3
 
 LENGTH = 20
 """Words of a text, and ids of a list."""
+
+KEY = re.compile(r"(^|[^A-Za-z])(id|ID|Id)$|[a-z]I[Dd]$")
+"""Names of columns whose numbers tell things apart."""
 
 LARGEST = 2**31
 """Whole numbers beyond are no amounts but keys."""
@@ -47,15 +51,15 @@ class Inferred:
         return "\n".join([*without, str(self.features)])
 
 
-def looks_at(kinds: Mapping[str, str], label: str) -> tuple[Look, ...]:
+def looks_at(kinds: Mapping[str, str], label: str) -> tuple[ColumnLook, ...]:
     """All that is to be known of the columns with these kinds, but the label."""
     return tuple(_looks_at({name: kind for name, kind in kinds.items() if name != label}))
 
 
-def _looks_at(kinds: Mapping[str, str]) -> Iterable[Look]:
+def _looks_at(kinds: Mapping[str, str]) -> Iterable[ColumnLook]:
     for column in kinds:
-        yield Look(column, "numbers")
-        yield Look(column, "texts", gives_up=True)
+        yield ColumnLook(column, "numbers")
+        yield ColumnLook(column, "texts", gives_up=True)
 
 
 def infer_features(kinds: Mapping[str, str], label: str, summary: Summary) -> Inferred:
@@ -64,7 +68,7 @@ def infer_features(kinds: Mapping[str, str], label: str, summary: Summary) -> In
     left_out: dict[str, str] = {}
     for column, kind in kinds.items():
         if column != label:
-            feature = infer_feature(kind, summary.numbers(column), summary.texts(column))
+            feature = infer_feature(column, kind, summary.numbers(column), summary.texts(column))
             if isinstance(feature, str):
                 left_out[column] = feature
             else:
@@ -75,10 +79,11 @@ def infer_features(kinds: Mapping[str, str], label: str, summary: Summary) -> In
     return Inferred(Features(found), left_out)
 
 
-def infer_feature(kind: str, numbers: NumberSummary, texts: TextSummary) -> Feature | str:
+def infer_feature(name: str, kind: str, numbers: NumberSummary, texts: TextSummary) -> Feature | str:
     """A column's feature, or why it has none.
 
     Args:
+        name: of the column.
         kind: as readers name it.
     """
     count = numbers.plain.count
@@ -97,14 +102,14 @@ def infer_feature(kind: str, numbers: NumberSummary, texts: TextSummary) -> Feat
         if kind == "bool" or texts.distinct <= FEW:
             return Category(vocabulary=FEW)
         counts_up = tells_apart and numbers.high - numbers.low < 2 * texts.distinct
-        if max(abs(numbers.low), abs(numbers.high)) < LARGEST and not counts_up:
+        if max(abs(numbers.low), abs(numbers.high)) < LARGEST and not counts_up and not KEY.search(name):
             return _infer_number(numbers)
     if tells_apart:
         if texts.spaces >= WORDY * texts.count:
-            return Text(hash=MOST_BUCKETS >> 6, length=LENGTH)
+            return Words(hash=MOST_BUCKETS >> 6, length=LENGTH)
         return "has another value in nearly each record"
     if texts.spaces >= WORDY * texts.count and texts.distinct > VOCABULARY:
-        return Text(hash=MOST_BUCKETS >> 6, length=LENGTH)
+        return Words(hash=MOST_BUCKETS >> 6, length=LENGTH)
     if texts.distinct <= VOCABULARY:
         return Category(vocabulary=VOCABULARY)
     return Category(hash=min(MOST_BUCKETS, 1 << math.ceil(math.log2(4 * texts.distinct))))

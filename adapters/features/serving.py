@@ -8,12 +8,14 @@ So it imports the standard library and torch alone, and nothing of elastic-run: 
 """
 
 import datetime
+import functools
 import hashlib
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
+from pathlib import Path
 from typing import Any, cast
 
 import torch
@@ -33,6 +35,9 @@ WORDS = "words"
 
 SINGLE = ("bins", "vocabulary", "hash", "table", "cross")
 """Kinds of features that are one id for each record."""
+
+PROGRAM, FEATURES = "model.pt2", "features.json"
+"""Files of an export."""
 
 Facts = Mapping[str, Any]
 """Of one fitted feature, as JSON has it."""
@@ -241,13 +246,18 @@ class FittedFeatures:
         self.fields = len(self._single)
         self.rows: int = sum(rows) if all(rows) else 0
 
+    @property
+    def columns(self) -> "list[str]":
+        """Of the records that features are made of."""
+        return list(dict.fromkeys(column for each in self._features for column in each.columns))
+
     def __call__(self, columns: Mapping[str, Any]) -> "dict[str, Tensor]":
         """The inputs of some records, by the name of the feature. Raises ValueError where there is no such column.
 
             Numeric             (records, 2) float32: the number, and 1 where it is missing, else 0
             Numeric, in bins    (records,) int64
             Category, Cross     (records,) int64
-            IdSequence, Text    (records, length) int64; or ids (any,) and NAME_offsets (records,), int64
+            IdSequence, Words    (records, length) int64; or ids (any,) and NAME_offsets (records,), int64
 
         Args:
             columns: a list, an array or a tensor of values for each, of one length.
@@ -273,3 +283,43 @@ class FittedFeatures:
     def rows_of(self, name: str) -> int:
         """How many different ids a feature has, with those of padding and of unseen values; 0: any int64."""
         return next(each.facts.get("rows", 0) for each in self._features if each.name == name)
+
+
+class Predictor:
+    """An exported model.
+
+    Args:
+        folder: of the export.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.features = FittedFeatures(json.loads((folder / FEATURES).read_text(encoding="utf-8"))["features"])
+        from torch.export import load  # here: it takes a second, and training does not need it
+
+        self._module: Any = load(str(folder / PROGRAM)).module()
+
+    def __call__(
+        self, records: "Mapping[str, Any] | Sequence[Mapping[str, Any]]"
+    ) -> Any:  # Any: what the module returns
+        """The module's output for some records.
+
+        Args:
+            records: a list, an array or a tensor of values for each column; or a mapping of columns to values for each
+                record, where a column that a record lacks is missing.
+
+        Raises ValueError where there is no such column.
+        """
+        if not isinstance(records, Mapping):
+            records = {column: [each.get(column) for each in records] for column in self.features.columns}
+        with torch.no_grad():
+            return self._module(self.features(records))
+
+
+@functools.cache
+def _load_here() -> Predictor:
+    return Predictor(Path(__file__).parent)
+
+
+def predict(records: "Mapping[str, Any] | Sequence[Mapping[str, Any]]") -> Any:  # Any: as above
+    """The output for some records of the model in whose folder this file is: see `Predictor`."""
+    return _load_here()(records)

@@ -7,7 +7,7 @@ in the same order finds the same.
 import base64
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -70,7 +70,7 @@ class QuantileSketch:
         weights = np.concatenate([np.full(len(each), 2**level, np.int64) for level, each in enumerate(self._levels)])
         order = np.argsort(numbers, kind="stable")
         reached = np.cumsum(weights[order])
-        places = np.searchsorted(reached, np.asarray(shares) * reached[-1])
+        places: Array = np.searchsorted(reached, np.asarray(shares) * reached[-1])
         return [float(each) for each in numbers[order][np.minimum(places, len(numbers) - 1)]]
 
     def to_facts(self) -> list[Any]:
@@ -88,8 +88,10 @@ class DistinctCount:
     def add(self, hashes: Sequence[int]) -> None:
         """Adds hashes, whole numbers of 63 bits."""
         given = np.asarray(hashes, np.int64)
-        places, rest = given % REGISTERS, given // REGISTERS  # 11 bits, and 52
-        ranks = 53 - np.frexp(rest.astype(np.float64))[1]  # zeros before the first bit, and one more
+        places: Array = given % REGISTERS  # 11 bits
+        rest: Array = given // REGISTERS  # 52
+        _, lengths = cast("tuple[Array, Array]", np.frexp(rest.astype(np.float64)))
+        ranks = 53 - lengths  # zeros before the first bit, and one more
         np.maximum.at(self._registers, places, ranks.astype(np.uint8))
 
     def merge(self, other: "DistinctCount") -> None:

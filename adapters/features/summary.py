@@ -23,7 +23,7 @@ KEPT = 2048
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class ColumnLook:
     """What is to be known of a column.
 
     Attributes:
@@ -133,14 +133,14 @@ class TextSummary:
         count: texts.
         missing: records without one.
         spaces: in all texts.
-        gave_up: they were counted no longer: see `Look`.
+        gave_up: they were counted no longer: see `ColumnLook`.
         frequent: those that are.
         distinct: how many.
     """
 
-    def __init__(self, look: Look, facts: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, look: ColumnLook, facts: Mapping[str, Any] | None = None) -> None:
         known = facts or {}
-        self._look = look
+        self.look = look
         self.count: int = known.get("count", 0)
         self.missing: int = known.get("missing", 0)
         self.spaces: int = known.get("spaces", 0)
@@ -150,11 +150,11 @@ class TextSummary:
 
     def add(self, values: Any) -> None:  # Any: a column
         """Adds a column of some records."""
-        if self._look.gives_up and (self.gave_up or _has_fraction(values)):
+        if self.look.gives_up and (self.gave_up or _has_fraction(values)):
             self._give_up()
             return
         listed = values_of(values)
-        split = self._look.split
+        split = self.look.split
         if split is None:
             counts = _count_texts(listed)
             missing = counts.pop("", 0)
@@ -180,7 +180,7 @@ class TextSummary:
         self.frequent.merge(other.frequent)
 
     def _give_up(self) -> None:
-        self.__init__(self._look, {"gave_up": True})
+        self.__init__(self.look, {"gave_up": True})
 
     @property
     def distinct(self) -> int:
@@ -221,15 +221,15 @@ class Summary:
         looks: at which columns, and at what.
     """
 
-    def __init__(self, looks: Iterable[Look]) -> None:
+    def __init__(self, looks: Iterable[ColumnLook]) -> None:
         self.looks = tuple(dict.fromkeys(looks))
         self.records = 0
         self._numbers = {each.column: NumberSummary() for each in self.looks if each.what == "numbers"}
         self._texts = {(each.column, each.split): TextSummary(each) for each in self._look_at_texts()}
 
-    def _look_at_texts(self) -> list[Look]:
+    def _look_at_texts(self) -> list[ColumnLook]:
         """One for each column and split, that keeps what all need."""
-        found: dict[tuple[str, str | None], Look] = {}
+        found: dict[tuple[str, str | None], ColumnLook] = {}
         for look in self.looks:
             if look.what == "texts":
                 before = found.get(key := (look.column, look.split))
@@ -272,12 +272,12 @@ class Summary:
         return json.dumps([self.records, numbers, [part.to_facts() for part in self._texts.values()]])
 
     @classmethod
-    def from_json(cls, looks: Iterable[Look], text: str) -> "Summary":
+    def from_json(cls, looks: Iterable[ColumnLook], text: str) -> "Summary":
         """As it was."""
         made = cls(looks)
         made.records, numbers, texts = json.loads(text)
         made._numbers = {column: NumberSummary(each) for column, each in zip(made._numbers, numbers, strict=True)}
         made._texts = {
-            key: TextSummary(part._look, each) for (key, part), each in zip(made._texts.items(), texts, strict=True)
+            key: TextSummary(part.look, each) for (key, part), each in zip(made._texts.items(), texts, strict=True)
         }
         return made

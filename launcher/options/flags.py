@@ -580,6 +580,7 @@ OTHERS = {
     "train": "train a model in four functions on files of records",
     "evaluate": "compute its loss and metrics on other records",
     "predict": "write its outputs, each once",
+    "export": "write a model with features as a folder that needs torch alone",
     "new": "print such a model to begin with",
     "master": "lead a job without workers; same flags and script",
     "join": "join a job by the line that its first node prints",

@@ -6,10 +6,10 @@
 In a model file this stands for `feed`. What it needs to know of the data is found in one pass before training.
 """
 
-from .adapters.features.declared import Category, Cross, Features, IdSequence, Numeric, Text
+from .adapters.features.declared import Category, Cross, Features, IdSequence, Numeric, Words
 from .adapters.features.serving import FittedFeatures
 
-__all__ = ["Category", "Cross", "Features", "FittedFeatures", "IdSequence", "Numeric", "Text"]
+__all__ = ["Category", "Cross", "Features", "FittedFeatures", "IdSequence", "Numeric", "Words"]
 
 
 def __dir__() -> list[str]:

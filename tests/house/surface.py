@@ -30,7 +30,7 @@ SURFACE = lists(
         ServerGone ServersError ShardsError ShardsMisused ShardsNotDone ShardsRefused StateLost TableMisused
         UnsupportedState UsageError WorldSizeRefused
     """,
-        "elastic_run.features": "Category Cross Features FittedFeatures IdSequence Numeric Text",
+        "elastic_run.features": "Category Cross Features FittedFeatures IdSequence Numeric Words",
         "elastic_run.jax": "initialize",
         "elastic_run.models": "main",
         "elastic_run.tensorflow": "Checkpoint Embedding Records ShardsDataset fit_shard shards_dataset",
@@ -71,7 +71,7 @@ MEMBERS = lists(
         "elastic_run.features.FittedFeatures": "join rows_of",
         "elastic_run.features.IdSequence": "column hash length min_count separator table vocabulary",
         "elastic_run.features.Numeric": "bins column indicator log standardize",
-        "elastic_run.features.Text": "column hash length min_count table vocabulary",
+        "elastic_run.features.Words": "column hash length min_count table vocabulary",
         "elastic_run.servers.Adagrad": "code eps initial_accumulator_value lr",
         "elastic_run.servers.Adam": "beta1 beta2 code eps lr",
         "elastic_run.servers.FTRL": "beta code l1 l2 lr",

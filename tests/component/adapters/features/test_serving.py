@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elastic_run.adapters.features import serving
-from elastic_run.adapters.features.declared import Category, Cross, Features, IdSequence, Numeric, Text
+from elastic_run.adapters.features.declared import Category, Cross, Features, IdSequence, Numeric, Words
 from elastic_run.adapters.features.fitting import fit_features, looks_of
 from elastic_run.adapters.features.inference import infer_features, looks_at
 from elastic_run.adapters.features.serving import FittedFeatures, hash_text, number_of, text_of
@@ -94,8 +94,8 @@ def test_lists_and_words_are_padded_or_have_offsets() -> None:
     features = Features(
         padded=IdSequence("list", length=2),
         open=IdSequence("list"),
-        words=Text("title", length=4, vocabulary=10),
-        hashed=Text("title", hash=9),
+        words=Words("title", length=4, vocabulary=10),
+        hashed=Words("title", hash=9),
     )
     found = fit(features, SEEN)({"list": ["a b c", None, ["b"]], "title": ["the DOG", None, "hat the the the the"]})
     assert found["padded"].tolist() == [[2, 3], [0, 0], [3, 0]]
@@ -149,7 +149,7 @@ def test_whatever_was_seen_whatever_comes_has_finite_numbers_and_ids_within_thei
 ) -> None:
     features = Features(
         x=Numeric("c"), l=Numeric("c", log=True), b=Numeric("c", bins=3), v=Category("c", vocabulary=3),
-        h=Category("c", hash=3), s=IdSequence("c", length=2, hash=3), t=Text("c", vocabulary=2),
+        h=Category("c", hash=3), s=IdSequence("c", length=2, hash=3), t=Words("c", vocabulary=2),
         k=Cross(("c", "c"), hash=2),
     )  # fmt: skip
     fitted = fit(features, {"c": seen})
@@ -189,8 +189,8 @@ def test_a_missing_column_is_told() -> None:
 
 
 KINDS = {
-    "id": "int64", "key": "int64", "mixed": "str", "click": "int64", "empty": "float64", "one": "str", "age": "int64",
-    "price": "float64", "few": "int64", "flag": "bool", "when": "datetime64[us]", "note": "str", "city": "str",
+    "number": "int64", "item_id": "int64", "key": "int64", "mixed": "str", "click": "int64", "empty": "float64",
+    "one": "str", "age": "int64", "price": "float64", "few": "int64", "flag": "bool", "when": "datetime64[us]", "note": "str", "city": "str",
     "many": "str", "tags": "list<item: string>",
 }  # fmt: skip
 
@@ -198,7 +198,8 @@ KINDS = {
 def test_features_are_inferred_of_what_columns_hold() -> None:
     draws, count = np.random.default_rng(2), 3000
     columns: dict[str, Any] = {
-        "id": np.arange(count),
+        "number": np.arange(count),
+        "item_id": draws.integers(0, 300, count),
         "key": draws.integers(0, 50, count) * 2**57,
         "mixed": [str(each) if each % 40 else "n/a" for each in draws.integers(0, 90, count)],
         "click": draws.integers(0, 2, count),
@@ -218,13 +219,14 @@ def test_features_are_inferred_of_what_columns_hold() -> None:
     summary.add(columns)
     inferred = infer_features(KINDS, "click", summary)
     assert inferred.left_out == {
-        "id": "has another value in nearly each record", "empty": "has no value", "one": "has one value",
+        "number": "has another value in nearly each record", "empty": "has no value", "one": "has one value",
     }  # fmt: skip
     assert inferred.features == Features(
-        key=Category(), mixed=Numeric(), age=Numeric(), price=Numeric(log=True), few=Category(vocabulary=20),
-        flag=Category(vocabulary=20), when=Numeric(), note=Text(hash=1 << 14, length=20), city=Category(),
+        item_id=Category(), key=Category(), mixed=Numeric(), age=Numeric(), price=Numeric(log=True),
+        few=Category(vocabulary=20),
+        flag=Category(vocabulary=20), when=Numeric(), note=Words(hash=1 << 14, length=20), city=Category(),
         many=Category(hash=1 << 13), tags=IdSequence(hash=1 << 14, length=20),
     )  # fmt: skip
-    assert "# left out: 'one', has one value\nfeatures = Features(\n    key=Category(),\n" in str(inferred)
+    assert "# left out: 'one', has one value\nfeatures = Features(\n    item_id=Category(),\n" in str(inferred)
     fitted = fit_features(inferred.features, summary)
     assert torch.isfinite(fitted.join(fitted(columns))[0]).all()

@@ -11,9 +11,14 @@ import pytest
 from elastic_run.adapters.features.errors import BadFeatures
 from elastic_run.adapters.features.serving import hash_text
 from elastic_run.adapters.features.sketches import DistinctCount, FrequentValues, QuantileSketch
-from elastic_run.adapters.features.summary import Look, Summary
+from elastic_run.adapters.features.summary import ColumnLook, Summary
 
-LOOKS = (Look("x", "numbers"), Look("x", "texts", gives_up=True), Look("c", "texts"), Look("c", "texts", "words"))
+LOOKS = (
+    ColumnLook("x", "numbers"),
+    ColumnLook("x", "texts", gives_up=True),
+    ColumnLook("c", "texts"),
+    ColumnLook("c", "texts", "words"),
+)
 
 
 def records(count: int, seed: int) -> dict[str, Any]:
@@ -68,7 +73,11 @@ UGLY: dict[str, Any] = {
 
 
 def test_no_column_is_too_ugly() -> None:
-    looks = [look for name in UGLY for look in (Look(name, "numbers"), Look(name, "texts"), Look(name, "texts", "|"))]
+    looks = [
+        look
+        for name in UGLY
+        for look in (ColumnLook(name, "numbers"), ColumnLook(name, "texts"), ColumnLook(name, "texts", "|"))
+    ]
     summary = Summary(looks)
     for _ in range(2):
         summary.add(UGLY)

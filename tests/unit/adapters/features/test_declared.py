@@ -11,7 +11,7 @@ from elastic_run.adapters.features.declared import (
     Features,
     IdSequence,
     Numeric,
-    Text,
+    Words,
     read_features,
     read_tables,
 )
@@ -27,7 +27,7 @@ PLAIN = Features(
     user=Category(table=True),
     both=Cross(("city", "user"), hash=100),
     seen=IdSequence(separator="|", length=5, hash=1000),
-    title=Text(vocabulary=500),
+    title=Words(vocabulary=500),
 )
 
 ODD = Features({"class": Numeric(), "größe in cm": Category(hash=7), "": Numeric("x")})
@@ -35,7 +35,7 @@ ODD = Features({"class": Numeric(), "größe in cm": Category(hash=7), "": Numer
 
 @pytest.mark.parametrize("features", [PLAIN, ODD])
 def test_what_is_shown_declares_the_same_and_so_does_a_file(features: Features) -> None:
-    names: dict[str, Any] = {each.__name__: each for each in (Category, Cross, Features, IdSequence, Numeric, Text)}
+    names: dict[str, Any] = {each.__name__: each for each in (Category, Cross, Features, IdSequence, Numeric, Words)}
     exec(str(features), names)
     assert names["features"] == features
     assert read_tables(features.to_tables(), "a file") == features
