@@ -178,3 +178,5 @@ def check_task(task: ModelTask) -> None:
             f"there is no file {task.state}, which elastic-run train {task.model} writes: train first, or name "
             "what it has written with --state=FILE"
         )
+    if task.verb == "export" and task.output.exists():
+        raise BadModel(f"--output={task.output} is there already: name a new folder")

@@ -119,8 +119,6 @@ def export_model(user: UserModel, module: nn.Module, task: ModelTask) -> None:
     """Writes the folder, and tries it. Raises BadModel."""
     features, folder = user.features, task.output
     assert features and features.fitted, "they are read from the state before"
-    if folder.exists():
-        raise BadModel(f"--output={folder} is there already: name a new folder")
     fitted = FittedFeatures(features.fitted.facts)
     sample: dict[str, list[object]] = {column: list(SAMPLE) for column in fitted.columns}
     module.eval()
