@@ -98,8 +98,10 @@ class ModelFeatures:
         if declared is None:
             inferred = infer_features(files.columns, self.label, summary)
             declared = inferred.features
-            _say(f"features, inferred from {summary.records:,} records; write them into {self._file} to change them:")
-            _say(str(inferred))
+            _print_at_first_rank(
+                f"features, inferred from {summary.records:,} records; write them into {self._file} to change them:"
+            )
+            _print_at_first_rank(str(inferred))
         self._declared = declared
         self.fitted = fit_features(declared, summary)
 
@@ -156,7 +158,7 @@ def summarize_records(looks: tuple[ColumnLook, ...], files: RecordFiles, task: M
     folder = task.state.with_name(f"{task.state.name}.features")
     result = folder / f"{name}.json"
     if not result.exists():
-        _say(f"looking once at {len(files):,} records, for the features: kept in {folder}")
+        _print_at_first_rank(f"looking once at {len(files):,} records, for the features: kept in {folder}")
         pieces = _Pieces(looks, files, folder / name)
         pieces.write(f"features-{name}", result)
         text = pieces.merge()
@@ -220,6 +222,6 @@ def write_whole(path: Path, text: str) -> None:
     part.replace(path)
 
 
-def _say(text: str) -> None:
+def _print_at_first_rank(text: str) -> None:
     if context().rank == 0:
         print(text, flush=True)

@@ -568,8 +568,7 @@ def completion(shell: str) -> str:
             return (
                 "_elastic_run() {\n"
                 '    local word="${COMP_WORDS[COMP_CWORD]}"\n'
-                "    [[ $word == -* ]] || return\n"
-                "    compopt -o nospace 2>/dev/null\n"
+                "    [[ $word == -* ]] || return\n    compopt -o nospace 2>/dev/null\n"
                 f'    COMPREPLY=($(compgen -W "{names}" -- "$word"))\n'
                 "}\n"
                 "complete -o default -F _elastic_run elastic-run\n"
