@@ -68,7 +68,7 @@ MEMBERS = lists(
         "elastic_run.features.Category": "column hash min_count table vocabulary",
         "elastic_run.features.Cross": "columns hash table",
         "elastic_run.features.Features": "to_tables",
-        "elastic_run.features.FittedFeatures": "join rows_of",
+        "elastic_run.features.FittedFeatures": "columns join rows_of",
         "elastic_run.features.IdSequence": "column hash length min_count separator table vocabulary",
         "elastic_run.features.Numeric": "bins column indicator log standardize",
         "elastic_run.features.Words": "column hash length min_count table vocabulary",
