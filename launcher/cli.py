@@ -155,6 +155,7 @@ _COMMANDS = {
     "new": ".model_job",
     "replay": ".diagnostics.replay",
     "report": ".report.command",
+    "sql": ".sql",
     "status": ".diagnostics.status",
 }
 """The module of each command that starts no job: its `main` takes the words after the command, and the environment."""

@@ -21,7 +21,8 @@ SURFACE = lists(
     """,
         "elastic_run.compat": "elastic_launch",
         "elastic_run.data": """
-        BadRow Columns Part RecordFiles RecordReader RecordShard RecordShards Shard Shards open shards
+        BadRow Columns Part RecordFiles RecordReader RecordShard RecordShards Shard Shards open query
+        shards
     """,
         "elastic_run.exceptions": """
         AgentGone AgentTimeout BadCheckpoint BadDataset BadEnvironment BadFeatures BadFiles BadModel BadRecords BadSampler

@@ -182,6 +182,23 @@ for name in sys.argv[1:]:
 """
 
 
+def test_a_program_of_sql_trains_and_predicts_and_goes_on_where_it_ended(tmp_path: Path) -> None:
+    lines = [f"{number % 60},{number % 9},{'abc'[number % 3]},{int(number % 9 > 4)}\n" for number in range(600)]
+    (tmp_path / "clicks.csv").write_text("age,price,city,click\n" + "".join(lines))
+    program = """
+        SELECT * FROM 'clicks.csv' TO TRAIN logistic_regression WITH epochs=2 LABEL click INTO model;
+        SELECT age, price, city FROM 'clicks.csv' LIMIT 100 TO PREDICT outputs USING model;
+    """
+    (tmp_path / "clicks.sql").write_text(program + "SELECT * FROM 'clicks.csv' TO EVALUATE none")
+    code, told = run(tmp_path, "sql", "clicks.sql")
+    assert code == 2 and "there is no model in none" in told and "in 20 steps" in told
+    outputs = [line for path in (tmp_path / "outputs").iterdir() for line in path.read_text().splitlines()[1:]]
+    assert len(outputs) == 100
+    (tmp_path / "clicks.sql").write_text(program)
+    code, told = run(tmp_path, "sql", "clicks.sql")
+    assert code == 0 and "is trained" in told, told
+
+
 def test_each_model_of_the_zoo_and_that_of_the_page_learns_and_is_exported(tmp_path: Path) -> None:
     names = list_names()
     assert names == ["dcn_v2", "deepfm", "logistic_regression", "wide_deep", "xdeepfm"]
