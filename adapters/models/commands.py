@@ -1,4 +1,4 @@
-"""What `train`, `evaluate` and `predict` are asked to do, as values, and what can be wrong with it before a start.
+"""What `train`, `evaluate`, `predict` and `export` are asked to do, as values, and what can be wrong with it.
 
 The launcher reads the same words before it starts anything, and the workers read them again (loads no framework).
 """
@@ -14,9 +14,9 @@ from ..readers.found_files import find_files
 from .errors import BadModel
 from .model_source import check_model
 
-Verb = Literal["train", "evaluate", "predict"]
+Verb = Literal["train", "evaluate", "predict", "export"]
 
-VERBS: tuple[Verb, ...] = ("train", "evaluate", "predict")
+VERBS: tuple[Verb, ...] = ("train", "evaluate", "predict", "export")
 
 BATCHES = 16
 """In a shard, where its size is not given."""
@@ -32,7 +32,7 @@ class ModelTask:
         data: files, folders or patterns.
         validate: the same, for `train`; empty: nothing is validated.
         state: the file that training writes, and the others read.
-        output: the folder of predictions.
+        output: the folder of predictions, or of an export.
         epochs: how often each record is used.
         batch_size: records of a worker in a step.
         shard_size: records that a worker leases at a time.
@@ -87,10 +87,12 @@ def make_parser(verb: Verb, *, named: bool = True) -> VerbParser:
         "train": "Trains a model on files of records; a job that was interrupted goes on where its state ends.",
         "evaluate": "Computes a trained model's loss and metrics on files of records.",
         "predict": "Writes a trained model's outputs: a CSV file for each shard of the records, whole or absent.",
+        "export": "Writes a trained model with features as a folder whose predict.py needs torch alone.",
     }
+    own = "--output=FOLDER" if verb == "export" else "--data=FILES"
     parser = VerbParser(
         prog=f"elastic-run {verb}",
-        usage=f"elastic-run {verb} model.py --data=FILES [flags] [flags of elastic-run]",
+        usage=f"elastic-run {verb} model.py {own} [flags] [flags of elastic-run]",
         description=what[verb],
         epilog="elastic-run --help lists the flags of elastic-run, such as --nnodes=2:8 and --nproc-per-node=4.",
         allow_abbrev=False,
@@ -98,6 +100,11 @@ def make_parser(verb: Verb, *, named: bool = True) -> VerbParser:
     if named:
         parser.add_argument("model", help="the file with the model's functions")
     add = parser.add_argument
+    if verb == "export":
+        add("--state", type=Path, metavar="FILE", help="what training wrote (default: MODEL.pt, here)")
+        add("--output", type=Path, required=True, metavar="FOLDER", help="a new folder")
+        parser.set_defaults(data=[], batch_size=1, shard_size=1, bad=0.0)
+        return parser
     add(
         "--data", action="append", required=True, metavar="FILES", help="a file, a folder or a pattern; may be repeated"
     )
@@ -143,7 +150,7 @@ def read_task(words: Sequence[str], *, script: str = "") -> ModelTask:
         data=tuple(given.data),
         validate=tuple(given.validate) if verb == "train" else (),
         state=given.state or Path(f"{Path(model).stem}.pt"),
-        output=given.output if verb == "predict" else Path(),
+        output=given.output if verb in ("predict", "export") else Path(),
         epochs=given.epochs if verb == "train" else 1,
         batch_size=given.batch_size,
         shard_size=given.shard_size or BATCHES * given.batch_size,
@@ -158,7 +165,7 @@ def check_task(task: ModelTask) -> None:
     """Looks for what is named, and reads the model's source; runs nothing of it. Raises BadModel."""
     check_model(task.model)
     for flag, files in (("data", task.data), ("validate", task.validate)):
-        if any("://" in each for each in files) or (flag == "validate" and not files):
+        if any("://" in each for each in files) or not files:
             continue  # of a package's reader, which looks for itself
         try:
             find_files(files)
@@ -171,3 +178,5 @@ def check_task(task: ModelTask) -> None:
             f"there is no file {task.state}, which elastic-run train {task.model} writes: train first, or name "
             "what it has written with --state=FILE"
         )
+    if task.verb == "export" and task.output.exists():
+        raise BadModel(f"--output={task.output} is there already: name a new folder")

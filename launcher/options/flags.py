@@ -568,11 +568,9 @@ def completion(shell: str) -> str:
             return (
                 "_elastic_run() {\n"
                 '    local word="${COMP_WORDS[COMP_CWORD]}"\n'
-                "    [[ $word == -* ]] || return\n"
-                "    compopt -o nospace 2>/dev/null\n"
+                "    [[ $word == -* ]] || return\n    compopt -o nospace 2>/dev/null\n"
                 f'    COMPREPLY=($(compgen -W "{names}" -- "$word"))\n'
-                "}\n"
-                "complete -o default -F _elastic_run elastic-run\n"
+                "}\ncomplete -o default -F _elastic_run elastic-run\n"
             )
 
 
@@ -580,7 +578,9 @@ OTHERS = {
     "train": "train a model in four functions on files of records",
     "evaluate": "compute its loss and metrics on other records",
     "predict": "write its outputs, each once",
+    "export": "write a model with features as a folder that needs torch alone",
     "new": "print such a model to begin with",
+    "sql": "train, evaluate and predict in statements of SQL",
     "master": "lead a job without workers; same flags and script",
     "join": "join a job by the line that its first node prints",
     "doctor": "check this machine and the store before a job",

@@ -16,21 +16,23 @@ def lists(words: Mapping[str, str]) -> dict[str, list[str]]:
 SURFACE = lists(
     {
         "elastic_run": """
-        Context LaunchFailed Rounds __version__ compat context data exceptions is_current_round jax launch models
+        Context LaunchFailed Rounds __version__ compat context data exceptions features is_current_round jax launch models
         rounds servers tensorflow torch trace xgboost
     """,
         "elastic_run.compat": "elastic_launch",
         "elastic_run.data": """
         BadRow Columns KafkaTopic LineFiles Part RecordFiles RecordReader RecordShard RecordShards Shard Shards
-        StreamRecord StreamShard StreamShards StreamSource open shards stream
+        StreamRecord StreamShard StreamShards StreamSource open query shards stream
     """,
         "elastic_run.exceptions": """
-        AgentGone AgentTimeout BadCheckpoint BadDataset BadEnvironment BadFiles BadModel BadRecords BadSampler
-        BadSamplerState BadShardsState BadSource ElasticRunError FileChanged LaunchFailed NoAgent NoLedger OffsetsGone
+        AgentGone AgentTimeout BadCheckpoint BadDataset BadEnvironment BadFeatures BadFiles BadModel BadRecords
+        BadSampler BadSamplerState BadShardsState BadSource ElasticRunError FileChanged LaunchFailed NoAgent NoLedger
+        OffsetsGone
         ProcessGroupExists PushRefused RanksDiffer ReadersError RoundOver SamplerError SamplerMisused ServerFull
         ServerGone ServersError ShardsError ShardsMisused ShardsNotDone ShardsRefused SourceAway StateLost TableMisused
         UnsupportedState UsageError WorldSizeRefused
     """,
+        "elastic_run.features": "Category Cross Features FittedFeatures IdSequence Numeric Words",
         "elastic_run.jax": "initialize",
         "elastic_run.models": "main",
         "elastic_run.tensorflow": "Checkpoint Embedding Records ShardsDataset fit_shard shards_dataset",
@@ -73,6 +75,13 @@ MEMBERS = lists(
     """,
         "elastic_run.data.StreamShards": "close ended flush load_state_dict mark next_within part state_dict stop",
         "elastic_run.data.StreamSource": "partitions read",
+        "elastic_run.features.Category": "column hash min_count table vocabulary",
+        "elastic_run.features.Cross": "columns hash table",
+        "elastic_run.features.Features": "to_tables",
+        "elastic_run.features.FittedFeatures": "columns join rows_of",
+        "elastic_run.features.IdSequence": "column hash length min_count separator table vocabulary",
+        "elastic_run.features.Numeric": "bins column indicator log standardize",
+        "elastic_run.features.Words": "column hash length min_count table vocabulary",
         "elastic_run.servers.Adagrad": "code eps initial_accumulator_value lr",
         "elastic_run.servers.Adam": "beta1 beta2 code eps lr",
         "elastic_run.servers.FTRL": "beta code l1 l2 lr",
@@ -111,7 +120,7 @@ NAMES = [f"{module}.{name}" for module, names in SURFACE.items() for name in nam
 
 DOCUMENTED = [path for path in NAMES if not path.endswith("__version__")]
 
-NEEDS_A_FRAMEWORK = ("elastic_run.jax", "elastic_run.tensorflow", "elastic_run.torch")
+NEEDS_A_FRAMEWORK = ("elastic_run.features", "elastic_run.jax", "elastic_run.tensorflow", "elastic_run.torch")
 """Modules that import their framework."""
 
 
