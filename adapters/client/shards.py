@@ -15,10 +15,11 @@ import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import NoReturn
+from typing import NoReturn, Self
 
 from ...master.data.ledger import DONE, Tracking
 from ...master.data.shard import Files, Layout, Span
+from ...master.data.stream import StreamLayout
 from . import pushes
 from .ledger_client import Leaser, ShardsMisused
 from .saves import Saves
@@ -210,15 +211,19 @@ class Shards(Iterator[Shard]):
         commit: Tracking = "checkpoint",
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        self._layout = Layout(name, size, shard_size, epochs=epochs, shuffle=shuffle, seed=seed)
-        self._layout.dataset(commit)  # refuses another tracking mode
+        layout = Layout(name, size, shard_size, epochs=epochs, shuffle=shuffle, seed=seed)
+        layout.dataset(commit)  # refuses another tracking mode
         client = client_of(environment)
-        self._leaser = Leaser(self._layout, commit, client, 0, Saves(environment) if client.rank == 0 else None)
+        self._lease_by(Leaser(layout, commit, client, 0, Saves(environment) if client.rank == 0 else None))
+
+    def _lease_by(self, leaser: Leaser) -> None:
+        self._leaser = leaser
+        self._layout = leaser.layout
         _leasers.add(self._leaser)
         # At exit as well, so that a script that leaves its loop early gives back what it has.
         self._finalizer = weakref.finalize(self, self._leaser.quit)
 
-    def __iter__(self) -> "Shards":
+    def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> Shard:
@@ -387,7 +392,7 @@ class Shards(Iterator[Shard]):
             f"dataset {self._layout.name!r} cannot be sent to another process: send a part of it, shards.part(number)"
         )
 
-    def __enter__(self) -> "Shards":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -407,7 +412,7 @@ class Part:
     others may still be at work.
     """
 
-    _layout: Layout
+    _layout: Layout | StreamLayout
     _tracking: Tracking
     _client: Client
     _number: int

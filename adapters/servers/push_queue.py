@@ -22,13 +22,17 @@ from .copies import Copies
 from .errors import TableMisused
 from .marks import Marks, RecordsRefused
 from .outbox import Outbox
+from .prepared import PreparedPart, PreparedSteps, choose_step, wanted_of
 from .requests import (
+    ApplyStep,
     AskApplied,
     ForwardLease,
     ForwardOpen,
+    ForwardPrepare,
     ForwardPush,
     OpenTable,
     PeerRequest,
+    PrepareGradients,
     PushGradients,
     PushSource,
     ReadMarks,
@@ -41,12 +45,12 @@ from .slot_roles import SlotRoles
 from .slot_sets import NO_SLOTS, SlotSet, read_slots, write_slots
 from .tables import FoundPart, TablePart, Tables, apply_parts, find_parts
 
-Queued = OpenTable | PushGradients | ReadMarks
+Queued = OpenTable | PushGradients | PrepareGradients | ApplyStep | ReadMarks
 
 NOBODY_ASKS = 0
 """In place of a connection: who asked was answered."""
 
-Forwarded = ForwardOpen | ForwardPush | ForwardLease
+Forwarded = ForwardOpen | ForwardPush | ForwardPrepare | ForwardLease
 
 
 class RowsMissing(Exception):
@@ -59,7 +63,7 @@ class QueuedTask:
 
     Attributes:
         connection: of whoever asked.
-        request: what was asked.
+        request: what was asked; the push that a step has become which is to be applied.
         slots: those that it is for.
         found: of a push: what it has for each table.
         waiting: peers that must answer first, and what they were told.
@@ -97,15 +101,18 @@ class PushQueue:
 
     Args:
         me: its incarnation.
-        tables, marks: what is changed.
+        tables, marks, prepared: what is changed.
         copies: from here: they hear of what is applied.
         outbox: where to say it.
     """
 
-    def __init__(self, me: Peer, tables: Tables, marks: Marks, copies: Copies, outbox: Outbox) -> None:
+    def __init__(
+        self, me: Peer, tables: Tables, marks: Marks, prepared: PreparedSteps, copies: Copies, outbox: Outbox
+    ) -> None:
         self._me = me
         self._tables = tables
         self._marks = marks
+        self._prepared = prepared
         self._copies = copies
         self._outbox = outbox
         self._roles = SlotRoles(0, NO_SLOTS, NO_SLOTS, {}, {}, {}, {})
@@ -178,6 +185,26 @@ class PushQueue:
                 new = self._marks.judge(source, task.slots)
                 task.found = find_parts(parts)
                 self._tables.check_room(_choose_found(task, new))
+            case PrepareGradients(names, source, _, _):
+                parts = self._tables.read_push(names, asked.arrays, task.slots)
+                task.slots = self._marks.judge(source, task.slots) if task.slots.any() else NO_SLOTS
+                task.found = find_parts([part.choose_slots(task.slots) for part in parts])
+                self._tables.check_room(task.found)
+            case ApplyStep():
+                self._begin_step(task, task.request)
+
+    def _begin_step(self, task: QueuedTask, request: ApplyStep) -> None:
+        """From here on a step that is to be applied is a push; of no slots where it is applied already.
+
+        Raises TableFull, RecordsRefused.
+        """
+        source, parts = choose_step(self._prepared, self._marks, request, task.slots)
+        if source is None:
+            task.slots = NO_SLOTS
+        names = tuple(part.rows.spec.name for part in parts)
+        task.request = PushGradients(names, source or wanted_of(request), request.version)
+        task.found = find_parts(parts)
+        self._tables.check_room(task.found)
 
     def _holders(self) -> dict[Peer, SlotSet]:
         """Who must have everything of which of this server's slots, before this server has it."""
@@ -189,8 +216,8 @@ class PushQueue:
     def _forward_task(self, task: QueuedTask) -> None:
         """Tells all backups; applied at once where there is none."""
         task.waiting.clear()
-        task.backed = False
-        for peer in self._roles.backups:
+        task.backed = isinstance(task.request, PushGradients) and not task.slots.any()  # then nobody is told
+        for peer in self._roles.backups if not task.backed else ():
             self._forward_to(peer, task)
         if isinstance(task.request, OpenTable):
             holders = self._holders()
@@ -206,19 +233,25 @@ class PushQueue:
                 request = ForwardOpen(self._me, table, version)
             case ReadMarks(dataset, shard_index, lease, _):
                 request = ForwardLease(self._me, dataset, shard_index, lease, version)
-            case PushGradients(names, source, _):
+            case PushGradients(names, source, _) | PrepareGradients(names, source, _, _) as pushed:
                 holders = self._copies.whole if task.backed else self._roles.backups
                 slots = holders.get(peer, NO_SLOTS) & task.slots
                 parts = [part.choose_slots(slots) for part in task.parts]
                 arrays = [array for part in parts for array in (part.ids, part.gradients)]
-                request = ForwardPush(self._me, names, source, write_slots(slots), version)
+                if isinstance(pushed, PrepareGradients):
+                    request = ForwardPrepare(self._me, names, source, pushed.share, write_slots(slots), version)
+                else:
+                    request = ForwardPush(self._me, names, source, write_slots(slots), version)
+            case ApplyStep():
+                raise AssertionError("a step that is applied is a push by then")
         task.waiting[peer] = request
         self._outbox.tell_peer(peer, request, arrays)
 
     def take_answer(self, peer: Peer, request: Forwarded, reply: Reply) -> None:
         """Of a backup. One that has no room has the asker refused. One that refuses otherwise is waited for until a
         new version says who is to be."""
-        lost = reply.refused == "copy" and isinstance(request, ForwardPush) and self._is_of_copy(peer, request)
+        pushed = isinstance(request, ForwardPush | ForwardPrepare)
+        lost = reply.refused == "copy" and pushed and self._is_of_copy(peer, request)
         if lost:
             self._copies.lose_whole(peer)
         if (task := self._task) is None or task.waiting.get(peer) is not request:
@@ -239,7 +272,7 @@ class PushQueue:
         self._finish_task()
         self.start_next()
 
-    def _is_of_copy(self, peer: Peer, request: ForwardPush) -> bool:
+    def _is_of_copy(self, peer: Peer, request: ForwardPush | ForwardPrepare) -> bool:
         """Whether it was told as to one that has a whole copy."""
         return bool((read_slots(request.slots) & self._copies.whole.get(peer, NO_SLOTS)).any())
 
@@ -269,6 +302,12 @@ class PushQueue:
                         raise RowsMissing(f"no room for a push that the backups have: {error}") from None
                     task.full, count = str(error), 0
                 self._answer(task.connection, "moved" if task.cut else "full" if task.full else "", task.full, count)
+            case PrepareGradients(_, source, share, _):
+                if task.slots.any():
+                    self._prepared.put_part(PreparedPart(source, share, tuple(task.parts), task.slots))
+                self._answer(task.connection, "")
+            case ApplyStep():
+                raise AssertionError("a step that is applied is a push by then")
         self._copies.wake_idle()
 
     def _leave_out(self, task: QueuedTask, peer: Peer, reply: Reply) -> None:
@@ -287,6 +326,7 @@ class PushQueue:
         found = _choose_found(task, new)
         changes = apply_parts(found, reuse=not self._copies.are_under_way, at=source.at)
         self._marks.advance(source, task.slots)
+        self._prepared.forget_applied(source, task.slots)
         self._copies.send_applied([each.part for each in found], changes, new)
         return sum(len(each.part.ids) for each in found)
 
@@ -371,6 +411,7 @@ class PushQueue:
             apply_parts(find_parts(chosen), reuse=not self._copies.are_under_way, at=source.at)
         if slots.any():
             self._marks.advance(source, slots)
+            self._prepared.forget_applied(source, slots)
 
 
 def _choose_found(task: QueuedTask, new: SlotSet) -> list[FoundPart]:

@@ -59,7 +59,7 @@ class PullRows(Tagged):
     the server is; with the answer, values (n, columns) for each, of its `TableSpec.dtype`.
 
     Attributes:
-        given: ids that the worker's batch had before each was taken once; 0 where another server is told of them.
+        given: ids that the worker's batch had before each was taken once: this server's share of them.
     """
 
     tables: Names
@@ -77,6 +77,53 @@ class PushGradients(Tagged):
 
     tables: Names
     source: PushSource
+    version: Number
+
+
+@dataclass(frozen=True, slots=True)
+class StepShare:
+    """Whose part of a step of all ranks something is.
+
+    Attributes:
+        rank: of these.
+        world: how many ranks have a part each.
+    """
+
+    rank: Number
+    world: Number
+
+
+@dataclass(frozen=True, slots=True)
+class PrepareGradients(Tagged):
+    """One rank's part of a step of all ranks: kept, and not applied, until `ApplyStep` says that the step counts.
+
+    Arrays as with `PushGradients`. In `source`, which but for the time is the same on all ranks, the shard is an epoch,
+    and the lease the round of the ranks. Answered when the backups have it, too. To send it again does no harm.
+    """
+
+    tables: Names
+    source: PushSource
+    share: StepShare
+    version: Number
+
+
+WHOLE_EPOCH = (1 << 53) - 1
+"""In place of the end of an epoch's last step."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyStep(Tagged):
+    """The records of an epoch before `end` are in the model: the step up to there, which all ranks have prepared under
+    this lease or an earlier one, is applied; nothing changes where it is already.
+
+    Refused with "records" where the slots are not as far, and some rank has not prepared it. Answered when the backups
+    have applied it.
+    """
+
+    dataset: Name
+    shard_index: Number
+    lease: Number
+    end: Number
     version: Number
 
 
@@ -111,7 +158,7 @@ class Ping(Tagged):
     """Answered at once, with `Reply.measure`."""
 
 
-WorkerRequest = OpenTable | PullRows | PushGradients | ReadMarks | ReadPiece | Ping
+WorkerRequest = OpenTable | PullRows | PushGradients | PrepareGradients | ApplyStep | ReadMarks | ReadPiece | Ping
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +181,18 @@ class ForwardPush(Tagged):
     sender: Incarnation
     tables: Names
     source: PushSource
+    slots: Slots
+    version: Number
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardPrepare(Tagged):
+    """To a backup, before the primary keeps it: as `PrepareGradients`, of these slots; refused as `ForwardPush` is."""
+
+    sender: Incarnation
+    tables: Names
+    source: PushSource
+    share: StepShare
     slots: Slots
     version: Number
 
@@ -199,6 +258,19 @@ class CopyChange(Tagged):
 
 
 @dataclass(frozen=True, slots=True)
+class CopyPrepared(Tagged):
+    """What a rank has prepared in these slots of a copy; all rows of the copy are there. Arrays as `PushGradients`."""
+
+    sender: Incarnation
+    number: Number
+    tables: Names
+    source: PushSource
+    share: StepShare
+    slots: Slots
+    version: Number
+
+
+@dataclass(frozen=True, slots=True)
 class EndCopy(Tagged):
     """All rows of a copy of these slots are there. With it come its marks, as `Marks.take_slots` gives them.
 
@@ -238,11 +310,13 @@ class AskApplied(Tagged):
 PeerRequest = (
     ForwardOpen
     | ForwardPush
+    | ForwardPrepare
     | ForwardLease
     | BeginCopy
     | CopyRows
     | CopyPush
     | CopyChange
+    | CopyPrepared
     | EndCopy
     | ConfirmCopy
     | AskApplied

@@ -21,13 +21,14 @@ SURFACE = lists(
     """,
         "elastic_run.compat": "elastic_launch",
         "elastic_run.data": """
-        BadRow Columns Part RecordFiles RecordReader RecordShard RecordShards Shard Shards open shards
+        BadRow Columns KafkaTopic LineFiles Part RecordFiles RecordReader RecordShard RecordShards Shard Shards
+        StreamRecord StreamShard StreamShards StreamSource open shards stream
     """,
         "elastic_run.exceptions": """
         AgentGone AgentTimeout BadCheckpoint BadDataset BadEnvironment BadFiles BadModel BadRecords BadSampler
-        BadSamplerState BadShardsState ElasticRunError FileChanged LaunchFailed NoAgent NoLedger
+        BadSamplerState BadShardsState BadSource ElasticRunError FileChanged LaunchFailed NoAgent NoLedger OffsetsGone
         ProcessGroupExists PushRefused RanksDiffer ReadersError RoundOver SamplerError SamplerMisused ServerFull
-        ServerGone ServersError ShardsError ShardsMisused ShardsNotDone ShardsRefused StateLost TableMisused
+        ServerGone ServersError ShardsError ShardsMisused ShardsNotDone ShardsRefused SourceAway StateLost TableMisused
         UnsupportedState UsageError WorldSizeRefused
     """,
         "elastic_run.jax": "initialize",
@@ -38,7 +39,7 @@ SURFACE = lists(
     """,
         "elastic_run.torch": """
         Attempt Checkpoint ElasticBatchSampler ElasticIterableDataset ElasticLoader Embedding HostsUpdated Records
-        State run
+        State on_servers run
     """,
         "elastic_run.trace": "mark span",
         "elastic_run.xgboost": "communicator_args",
@@ -53,6 +54,8 @@ MEMBERS = lists(
         alone broken close done formed next over planned register_sockets report_state standby
     """,
         "elastic_run.compat.elastic_launch": "",
+        "elastic_run.data.KafkaTopic": "partitions read",
+        "elastic_run.data.LineFiles": "partitions read",
         "elastic_run.data.Part": "",
         "elastic_run.data.BadRow": "position why",
         "elastic_run.data.Columns": "",
@@ -64,6 +67,12 @@ MEMBERS = lists(
         "elastic_run.data.RecordShards": "close flush load_state_dict mark part state_dict",
         "elastic_run.data.Shard": "done epoch file index indices key number offset progress start stop",
         "elastic_run.data.Shards": "close flush load_state_dict mark part state_dict",
+        "elastic_run.data.StreamRecord": "key offset timestamp value",
+        "elastic_run.data.StreamShard": """
+        done epoch file index indices key number offset partition progress records start stop
+    """,
+        "elastic_run.data.StreamShards": "close ended flush load_state_dict mark next_within part state_dict stop",
+        "elastic_run.data.StreamSource": "partitions read",
         "elastic_run.servers.Adagrad": "code eps initial_accumulator_value lr",
         "elastic_run.servers.Adam": "beta1 beta2 code eps lr",
         "elastic_run.servers.FTRL": "beta code l1 l2 lr",

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from .cluster import Cluster
-from .server_jobs import SECONDS, run, script
+from .server_jobs import SECONDS, find_children, run, script
 
 SCRIPTS = Path(__file__).with_name("scripts")
 
@@ -120,6 +120,15 @@ def test_a_server_with_a_replica_that_is_lost_is_not_felt(tmp_path: Path) -> Non
     assert said.count("died by SIGKILL") == 2 and "counted [2.0] 12000" in said and "round 2" not in said
 
 
+def test_each_record_counts_once_in_a_model_on_servers_though_workers_and_servers_die(tmp_path: Path) -> None:
+    deaths = ("--die", "1:3:before", "2:2:after")
+    flags = ("--servers=2", "--max-restarts=2", "--same-failure-limit=0")
+    code, said = run_and_kill(tmp_path, *flags, *SLOW, "--by=dense", *deaths, after=("pushed 5", "have a second copy"))
+    assert code == 0, said
+    assert len(re.findall("dies (?:before|after) push", said)) == 2, said
+    assert "counted [12000.0] 12000" in said, said
+
+
 @pytest.mark.parametrize("fault", ["killed", "frozen"])
 def test_a_machine_that_is_lost_with_a_server_and_the_master_costs_no_record(job: Cluster, fault: str) -> None:
     job.start("A", "B", "C", nnodes="2:3", servers="2:3", script=SCRIPTS / "servers_count.py", args=("--pause=0.1",))
@@ -157,22 +166,10 @@ def run_and_kill(folder: Path, *words: str, after: tuple[str, ...]) -> tuple[int
             lines.append(line)
             if left and left[0] in line:
                 del left[0]
-                os.kill(children_with("adapters.servers.server", job.pid)[0], signal.SIGKILL)
+                os.kill(find_children("adapters.servers.server", job.pid)[0], signal.SIGKILL)
             elif not left and "pushed" in line:  # it goes on after the last loss
                 (folder / "hurry").touch()
         return job.wait(SECONDS), "".join(lines)
-
-
-def children_with(words: str, parent: int) -> list[int]:
-    found: list[int] = []
-    for each in Path("/proc").glob("[0-9]*"):
-        try:
-            line, status = (each / "cmdline").read_bytes(), (each / "status").read_text()
-        except OSError:
-            continue
-        if words.encode() in line and f"PPid:\t{parent}\n" in status:
-            found.append(int(each.name))
-    return found
 
 
 def test_a_model_trains_as_with_an_embedding_bag_of_its_own(tmp_path: Path) -> None:
@@ -325,7 +322,7 @@ def test_what_a_script_does_wrong_is_said(tmp_path: Path) -> None:
     assert code == 0, said
     words = (
         "a GradScaler scales the loss, and so the gradients of tables",
-        "call shard.progress(n), shard.done() or loader.commit() after each step",
+        "call shard.progress(n), shard.done() or loader.commit(), or commit() of an ElasticBatchSampler",
         "ids are torch.float32, and must be torch.int64",
         "table 't' is there already, with columns 2 in place of 3",
         "SGD(lr=-1.0) must be at least 0",

@@ -78,7 +78,7 @@ def read_marks(marks: Marks, shards: int, length: int, slots: Array) -> Array:
     for _, shard, _, mark in several.tolist():
         if mark == FINISHED_BEFORE:
             found[: shard + 1] = length
-        else:
+        elif shard < shards:  # ranks that are in step ask for the epoch after the last, too
             found[shard] = mark
     for at, slot, mark in apart.tolist():
         found[several[at, 1], slot] = mark

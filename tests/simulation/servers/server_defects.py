@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from elastic_run.adapters.servers.compiling import compile_loops
 
+from ..mutants import Changes
 from ..patterns import Edit
 from ..planted import Catch, Outdated, catch_by
 from ..seams import Seam, lose_call
@@ -34,7 +35,7 @@ class ServerDefect:
     """
 
     title: str
-    defect: Edit | Seam
+    defect: Edit | Seam | Changes
     rule: str
     seed: int
 
@@ -55,6 +56,8 @@ VALID = "no valid request is refused"
 RAISES = "the product raises nothing"
 ANSWERED = "a worker is answered"
 EQUAL = "holders of a slot are equal"
+UNDONE = "what is undone is not in the rows"
+WHOLE = "a job goes back as a whole"
 
 QUEUE = "adapters/servers/push_queue.py::PushQueue"
 MACHINE = "adapters/servers/server_machine.py::ServerMachine"
@@ -65,7 +68,10 @@ ROWS = "adapters/servers/rows.py::Rows"
 MANAGED = "adapters/servers/managed_table.py::ManagedTable"
 CLOCKS = "adapters/servers/row_use.py::SlotClocks"
 USE = "adapters/servers/row_use.py::RowUse"
+PREPARED = "adapters/servers/prepared.py"
+RECOVERY = "adapters/servers/step_recovery.py"
 PLAN = "master/servers/placement.py"
+CHOOSE = "elastic_agent/servers/server_host.py::choose_table"
 
 SERVER_DEFECTS: tuple[ServerDefect, ...] = (
     # -- what is acknowledged
@@ -260,7 +266,7 @@ SERVER_DEFECTS: tuple[ServerDefect, ...] = (
             "seen >= self._rows.spec.admit_after + self._rows.count % 2",
         ),
         EQUAL,
-        40,
+        68,
     ),
     ServerDefect(
         "unshared: the gradients of ids that wait are dropped",
@@ -322,6 +328,51 @@ SERVER_DEFECTS: tuple[ServerDefect, ...] = (
         EQUAL,
         40,
     ),
+    # -- ranks in step
+    ServerDefect(
+        "undone: a prepared step is applied after the ranks have undone it",
+        Edit(
+            f"{RECOVERY}::settle_steps",
+            "yield ApplyStep(dataset, epoch, lease, end, 0)",
+            "yield ApplyStep(dataset, epoch, lease, WHOLE_EPOCH, 0)",
+        ),
+        UNDONE,
+        20006,
+    ),
+    ServerDefect(
+        "primary-alone: a step is prepared on the primary and not on its backup",
+        Edit(f"{MACHINE}._do_told", "if slots.any(): self._prepared.put_part(...)", "pass"),
+        VALID,
+        20000,
+    ),
+    ServerDefect(
+        "copy-unprepared: a copy has not what is prepared in its slots",
+        Edit(f"{COPIES}._end_copy", "for part in self._prepared.take_slots(copy.slots): ...", "pass"),
+        "what is committed is in the rows",
+        20009,
+    ),
+    ServerDefect(
+        "step-twice: a step is applied again for each rank that says so",
+        Changes(
+            (
+                Edit(
+                    f"{PREPARED}::choose_step",
+                    "marks.find_new(source, slots) if key is not None else NO_SLOTS",
+                    "slots if key is not None else NO_SLOTS",
+                ),
+                Edit(f"{QUEUE}._apply_push", "new = self._marks.find_new(source, task.slots)", "new = task.slots"),
+                Edit(f"{QUEUE}._apply_push", "self._prepared.forget_applied(source, task.slots)", "pass"),
+            )
+        ),
+        MARKS,
+        20000,
+    ),
+    ServerDefect(
+        "first-come: a step is summed in the order in which its parts came",
+        Edit(f"{PREPARED}::PreparedSteps.sum_step", "sorted(self._steps[key], key=...)", "self._steps[key]"),
+        "rows are those of one process",
+        20000,
+    ),
     # -- placement
     ServerDefect(
         "same-server: a slot's primary is chosen as its backup",
@@ -367,6 +418,29 @@ SERVER_DEFECTS: tuple[ServerDefect, ...] = (
         ),
         RAISES,
         1,
+    ),
+    # -- a job that goes back
+    ServerDefect(
+        "alone: rows go back to the checkpoint, and workers and what they lease do not",
+        Edit(
+            f"{PLAN}::lose_rows",
+            "replace(lost, restore=checkpoint, servers=(), primary=(), backup=(), joining=())",
+            "replace(lost, lost='', restore=checkpoint, servers=(), primary=(), backup=(), joining=())",
+        ),
+        HOLDERS,
+        7,
+    ),
+    ServerDefect(
+        "old-generation: a server of before the job went back gets slots after that",
+        Edit(PLAN, "[each for each in running if each.rows_from == table.rows_from]", "list(running)"),
+        WHOLE,
+        7,
+    ),
+    ServerDefect(
+        "old-worker: a worker of before is told of the rows that the job has gone back to",
+        Edit(CHOOSE, "table if usable and not table.goes_back else ...", "table"),
+        VALID,
+        161,
     ),
 )
 

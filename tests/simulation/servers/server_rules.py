@@ -56,6 +56,7 @@ class ServerRules:
         self._used[self._universe.slots] = True
         self._parts: dict[str, tuple[Marks, Mapping[str, Rows]]] = {}
         self._held: dict[str, tuple[SlotTable, Array | None]] = {}
+        self.may_lose = False  # all holders of some slot have ended
 
     def fail(self, rule: str, what: str) -> None:
         """It is broken."""
@@ -158,8 +159,12 @@ class ServerRules:
         """A table was written."""
         *_, table = self._store.history
         before = self._store.history[-2] if len(self._store.history) > 1 else SlotTable()
-        if table.lost:
+        if table.lost and not (table.goes_back and self.may_lose):
             self.fail("no rows are lost while a holder lives", table.lost)
+        if table.rows_from > before.rows_from:
+            self._acknowledged[:] = 0
+            self.may_lose = False
+        self._check_return(table)
         if table.version != before.version + 1:
             self.fail("versions are numbered one by one", f"{table.version} follows {before.version}")
         if not table.primary:
@@ -175,6 +180,16 @@ class ServerRules:
             if not np.logical_or.reduce(held).all():
                 self.fail("a primary was a holder before", f"table {table.version} has a primary that held nothing")
         self._check_holders(f"when table {table.version} was written")
+
+    def _check_return(self, table: SlotTable) -> None:
+        """No server that held rows before the job went back has any after that."""
+        before = {
+            server.incarnation
+            for each in (self._store.history if table.rows_from else ())
+            for server in (each.servers if each.rows_from < table.rows_from else ())
+        }
+        if old := sorted(before.intersection(each.incarnation for each in table.servers)):
+            self.fail("a job goes back as a whole", f"table {table.version} names {', '.join(old)} of before")
 
     # -- the end ----------------------------------------------------------------------------------------------------
 
@@ -197,6 +212,15 @@ class ServerRules:
         for slot_holder in table.servers:
             self.check_server(self._processes[slot_holder.incarnation])
         self._compare_holders(table)
+
+    def check_alone(self, expected: Mapping[int, bytes]) -> None:
+        """Ranks in step have made the rows of the table `model` that one process makes of the same steps."""
+        table = self._store.table
+        for at, server in enumerate(table.servers):
+            rows = self._parts_of(self._processes[server.incarnation])[1].get(self._records.model.name)
+            found = read_rows(rows, np.array(table.primary) == at) if rows is not None else {}
+            if wrong := [number for number, row in found.items() if expected[number] != row]:
+                self.fail("rows are those of one process", f"{server.incarnation} has others in {len(wrong)} rows")
 
     def _compare_holders(self, table: SlotTable) -> None:
         """The two holders of a slot have the same rows, bit by bit; and nobody has rows of other slots."""

@@ -22,6 +22,10 @@ VERBS = {
 """What is done, and how often it is drawn."""
 
 
+RETURN = "lose_rows"
+"""Ends all that hold some slot, in jobs whose tables are saved."""
+
+
 @dataclass(frozen=True, slots=True)
 class ServerShape:
     """The job.
@@ -41,7 +45,9 @@ class ServerShape:
         fickle: how likely a worker that pushes dies when a table is written.
         admit: pushes that an id needs for rows of its own; 0: the first one gives it some.
         evict: which rows of the table `model` go.
+        steps: workers are ranks of synchronous training, and prepare what they push.
         cramped: how likely a server has no room for a push, as the primary or the backup of its slots.
+        saves: seconds from one checkpoint to the next; 0: there are none.
     """
 
     nodes: int
@@ -61,7 +67,9 @@ class ServerShape:
     fickle: float
     admit: int = 0
     evict: Eviction | None = None
+    steps: bool = False
     cramped: float = 0.0
+    saves: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +99,10 @@ HASTY = 10_000
 """Seeds from here on are of jobs in which a push is nearly always under way, and much happens."""
 
 
+IN_STEP = 20_000
+"""Seeds from here on are of jobs whose workers are ranks of synchronous training."""
+
+
 MANAGED = 7
 """Of so many seeds one is of a job whose tables stay within a size."""
 
@@ -98,17 +110,33 @@ MANAGED = 7
 CRAMPED = 11
 """Of so many seeds one is of a job whose servers have no room now and then."""
 
+SAVED = 11
+"""Of so many seeds one is of a job whose tables are saved, and that loses all that hold some slot, once or more."""
+
 
 def draw_schedule(seed: int) -> ServerSchedule:
     """The schedule of that seed."""
-    drawn = _draw_managed(seed)
+    drawn = _draw_saved(seed)
     if seed % CRAMPED != 3:
         return drawn
     cramped = random.Random(f"cramped {seed}").choice((0.02, 0.1, 0.3))
     return replace(drawn, shape=replace(drawn.shape, cramped=cramped))
 
 
+def _draw_saved(seed: int) -> ServerSchedule:
+    drawn = _draw_managed(seed)
+    if seed % SAVED != 7 or drawn.shape.steps:
+        return drawn
+    chance = random.Random(f"saved {seed}")
+    losses = [ServerFault(chance.uniform(1.0, 5.0), RETURN, 0.0) for _ in range(chance.randint(1, 3))]
+    shape = replace(drawn.shape, saves=chance.uniform(0.3, 1.0), length=3 * drawn.shape.length)
+    return replace(drawn, shape=shape, faults=tuple(sorted((*drawn.faults, *losses), key=lambda fault: fault.at)))
+
+
 def _draw_managed(seed: int) -> ServerSchedule:
+    if seed >= IN_STEP:
+        drawn = _draw_plain(seed if seed % 2 else seed - HASTY)
+        return replace(drawn, seed=seed, shape=replace(drawn.shape, steps=True, trainers=2))
     drawn = _draw_plain(seed)
     if seed % MANAGED != MANAGED - 2:
         return drawn

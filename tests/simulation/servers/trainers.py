@@ -107,14 +107,21 @@ class ShardLedger:
     Attributes:
         pieces: all shards.
         acknowledged: by shard, how far pushes were acknowledged to anybody.
+        rows_from: workers of earlier rounds lease nothing.
     """
 
     pieces: list[Piece]
     acknowledged: list[int] = field(default_factory=list[int])
+    rows_from: int = 0
+
+    def go_back(self, round: int) -> None:
+        """It begins anew, for workers of that round."""
+        self.rows_from = round
+        self.pieces = [Piece(each.shard, each.lease) for each in self.pieces]
 
     def lease(self, trainer: "Trainer") -> Piece | None:
         """The next that nobody has; None: there is none now."""
-        for piece in self.pieces:
+        for piece in self.pieces if trainer.round >= self.rows_from else ():
             if not piece.done and piece.trainer is None:
                 piece.trainer = trainer
                 piece.lease += 1
@@ -158,6 +165,7 @@ class Trainer(LineProcess):
         find: the process of a server, by its incarnation.
         fail: hears of what ends the job and must not.
         acknowledged: hears of each push that all servers have answered.
+        round: for which it is started.
         may_be_full: servers may have no room for a push, which is sent again after a while.
 
     Attributes:
@@ -176,11 +184,13 @@ class Trainer(LineProcess):
         fail: Callable[[str, str], object],
         acknowledged: Callable[["Trainer", PushSource], object],
         random: random.Random,
+        round: int,
         *,
         may_be_full: bool = False,
     ) -> None:
         super().__init__(network, name, agent.machine)
         self.agent = agent
+        self.round = round
         self.pushing = False
         self._records = records
         self._ledger = ledger
@@ -310,9 +320,7 @@ class Trainer(LineProcess):
             replies = [each.reply[0] for each in asked.values() if each.reply is not None]
             for reply in replies:
                 if reply.refused not in (("", "moved", "full") if self._may_be_full else ("", "moved")):
-                    self._fail(
-                        "no valid request is refused", f"{self.name} was refused {reply.refused!r}: {reply.text}"
-                    )
+                    self.refuse(reply)
             if any(reply.refused == "moved" and reply.version < table.version for reply in replies):
                 yield from self._pause(0.002)  # that server has not read this table yet
                 if all(each.reply is not None or each.broken for each in asked.values()):
@@ -345,6 +353,10 @@ class Trainer(LineProcess):
                 return False
             yield SILENT_SECONDS / 2
 
+    def refuse(self, reply: Reply) -> None:
+        """A server does."""
+        self._fail("no valid request is refused", f"{self.name} was refused {reply.refused!r}: {reply.text}")
+
     def _want_newer(self) -> None:
         if self._asking:
             return
@@ -359,7 +371,7 @@ class Trainer(LineProcess):
 
             self.network.timeline.after(self.network.random.uniform(0.0001, 0.002), lambda: self.hear(read))
 
-        self.agent.ask_newer(self._table.version, told)
+        self.agent.ask_newer(self._table.version, self.round, told)
 
     def _send(self, server: RunningServer, message: Message) -> Asked:
         found = self._connections.get(server.incarnation)
