@@ -117,7 +117,7 @@ SERVER_DEFECTS: tuple[ServerDefect, ...] = (
             "pass",
         ),
         RAISES,
-        10006,
+        10012,
     ),
     ServerDefect(
         "mark-alone: a backup moves the mark and not the rows",
