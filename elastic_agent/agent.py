@@ -120,8 +120,7 @@ class Agent:
     ) -> None:
         self._setup = setup
         self._store = store
-        self._output = output
-        self._machine = machine
+        self._output, self._machine = output, machine
         self._address_missed = 0  # beats in a row
         self._inbox = inbox = Inbox(setup.settings, asyncio.get_running_loop().time)
         self._trace = recorder = Recorder(trace or Trace(), observer)

@@ -11,7 +11,6 @@ from ..adapters.client.channel import Back, Call
 from ..master.data.worker_clocks import LowestClock, NodeClocks, WorkerClock
 from ..rendezvous.base.tasks import Tasks
 from ..rendezvous.wire.values import Malformed, decode, encode
-from .say_once import SayOnce
 
 AGAIN_SECONDS = 1.0
 """Between two times that all is told."""
@@ -29,7 +28,8 @@ class ClockReports:
     def __init__(self, ask_master: Callable[[Call], Awaitable[Back]], tasks: Tasks, say: Callable[[str], None]) -> None:
         self._ask_master = ask_master
         self._tasks = tasks
-        self._say = SayOnce(say)
+        self._say = say
+        self._trouble = ""
         self._repeating: asyncio.Task[None] | None = None
         self._last: dict[int, WorkerClock] = {}  # by rank
         self._lowest = 0
@@ -64,4 +64,6 @@ class ClockReports:
                 await self._tell_all(0)
             except Exception as error:  # noqa: BLE001  whatever it is: a next master waits for this word
                 trouble = f"cannot tell the job's master the workers' clocks, and tries again: {error!r}"
-            self._say("clocks", trouble)
+            if trouble and trouble != self._trouble:
+                self._say(trouble)
+            self._trouble = trouble

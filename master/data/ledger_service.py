@@ -10,6 +10,7 @@ still lie in a member of the store that stands still.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from urllib.parse import unquote
 
@@ -167,8 +168,7 @@ class Ledgers:
 
     async def find_left(self, reads: bool) -> str:
         """See `describe_left`; `reads`: the store, where nobody has asked this master. Raises StoreRefused."""
-        current = self._current()
-        if current is None:
+        if (current := self._current()) is None:
             return ""
         entries = await self._read(current.run) if reads and self._entries is None else self._entries or {}
         self._turn(entries, entries, current)
@@ -210,11 +210,9 @@ class Ledgers:
                 waiting.give(None)
 
     async def _wait(self, until: float | None) -> None:
-        try:
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(None if until is None else max(0.0, until - self._now())):
                 await self._news.wait()
-        except TimeoutError:
-            pass
 
     @property
     def _known(self) -> Iterable[_Entry]:
@@ -330,8 +328,7 @@ class Ledgers:
         return turned
 
     def _decide(self, entries: dict[str, _Entry], waiting: _Waiting, current: Current, now: float) -> Answer | None:
-        request, since = waiting.request, current.earliest(waiting.caller.incarnation)
-        name = request.name
+        request, name, since = waiting.request, waiting.request.name, current.earliest(waiting.caller.incarnation)
         entry = entries.get(name)
         if entry and entry.trouble:
             return Answer("refused", entry.trouble)
@@ -412,8 +409,7 @@ class Ledgers:
         changed: list[tuple[_Entry, bytes]] = []
         too_large: dict[str, str] = {}
         for name, entry in list(entries.items()):
-            ledger = entry.ledger
-            if ledger is None or not ledger.changed:
+            if (ledger := entry.ledger) is None or not ledger.changed:
                 continue
             value = written(ledger.state)
             if len(value) > MAX_VALUE_BYTES:

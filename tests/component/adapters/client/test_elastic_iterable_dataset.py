@@ -119,7 +119,7 @@ def test_what_servers_refuse_is_committed_again(two_servers: Applied, monkeypatc
     batches = iter(data)
     next(batches)
     with monkeypatch.context() as patched:
-        patched.setattr(Applied, "push", lambda *_: (_ for _ in ()).throw(ServerFull("no room")))
+        patched.setattr(Applied, "push", lambda *_, **__: (_ for _ in ()).throw(ServerFull("no room")))
         with pytest.raises(ServerFull):
             data.commit()
     data.commit()
