@@ -77,8 +77,8 @@ def prepared() -> Iterator[Ranks]:
     """Two ranks have done the first 4 records, and have prepared those to 8."""
     ranks = Ranks(2)
     for end in (4, 8):
-        for rank in (0, 1):
-            step = ranks.prepare(rank, end - 4, end, -2.0)
+        ranks.prepare(0, end - 4, end, -2.0)
+        step = ranks.prepare(1, end - 4, end, -2.0)
         if end == 4:
             ranks.clients[0].apply_step(step)
     yield ranks
