@@ -240,6 +240,10 @@ class ServerJob:
         if not replicas:
             return False
         runs = [self._processes[each.incarnation].alive for each in table.servers]
+        if self._team is not None:  # whose lease has ended is to lose what it holds; earlier seeds keep what they draw
+            runs = [
+                alive and self._agents[each.node].registered for alive, each in zip(runs, table.servers, strict=True)
+            ]
         for primary, backup in zip(table.primary, table.backup, strict=True):
             if index in (primary, backup) and not any(at not in (-1, index) and runs[at] for at in (primary, backup)):
                 return False

@@ -40,10 +40,10 @@ def test_a_step_is_the_mean_over_the_ranks_summed_in_their_order_whoever_comes_f
     for order in ((0, 1, 2, 3), (3, 1, 0, 2)):
         ranks = Ranks(4)
         for rank in order:
-            step = ranks.prepare(rank, 0, 4, NUMBERS[rank])
+            ranks.prepare(rank, 0, 4, NUMBERS[rank])
             assert ranks.rows()[0] == 0.0
         for client in ranks.clients:
-            client.apply_step(step)
+            client.apply_step(StepRecords("d", 0, 1, 0, 4))
         found.add(ranks.rows()[0])
     expected = np.float32(0.0)
     for number in NUMBERS:
@@ -77,8 +77,8 @@ def prepared() -> Iterator[Ranks]:
     """Two ranks have done the first 4 records, and have prepared those to 8."""
     ranks = Ranks(2)
     for end in (4, 8):
-        for rank in (0, 1):
-            step = ranks.prepare(rank, end - 4, end, -2.0)
+        ranks.prepare(0, end - 4, end, -2.0)
+        step = ranks.prepare(1, end - 4, end, -2.0)
         if end == 4:
             ranks.clients[0].apply_step(step)
     yield ranks
