@@ -350,10 +350,9 @@ class Agent:
     def _look_around(self) -> NodeState:
         """What the node knows when it has looked at its workers and its store."""
         now, broke_at = self._inbox.now(), self._state.group.broke_at
-        if (hosting := self._hosting) is not None:
-            machine, lost = self._state.machine, RowsLost(hosting.failure, hosting.return_wanted)
-            if (machine.rows_lost, machine.return_wanted) != (lost.why, lost.return_wanted):
-                self._inbox.note(lost)
+        hosting, machine = self._hosting, self._state.machine
+        if hosting and (lost := (hosting.failure, hosting.return_wanted)) != (machine.rows_lost, machine.return_wanted):
+            self._inbox.note(RowsLost(*lost))
         state = self._inbox.note(self._workers.see_workers())
         if broke_at is None and state.group.broke_at is not None:
             asyncio.get_running_loop().call_later(plan.STRANDED_SECONDS + 0.01, self._inbox.wake)

@@ -28,7 +28,8 @@ from ..rendezvous.store.waits import Waits
 from ..rendezvous.time_split import SplitUntil
 from ..rendezvous.wire.values import decode_or_none
 from . import takeover
-from .data.ledger_service import Current, Ledgers
+from .data.current_round import Current
+from .data.ledger_service import Ledgers
 from .diagnosis.examination import Examination, Here
 from .diagnosis.findings import Finding
 from .machine import effects, events

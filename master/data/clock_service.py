@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Callable
 
 from ...rendezvous.rpc.envelope import Caller
+from .current_round import Current
 from .ledger import named
-from .ledger_service import Current
 from .worker_clocks import LowestClock, NodeClocks, WorkerClocks
 
 ANSWER_SECONDS = 1.0

@@ -15,13 +15,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from urllib.parse import unquote
 
 from ...rendezvous.base.errors import Deposed
-from ...rendezvous.base.frozen import dataclass, field, replace
+from ...rendezvous.base.frozen import dataclass, replace
 from ...rendezvous.election import Leadership
 from ...rendezvous.keys import Keys
 from ...rendezvous.rpc.envelope import Caller
 from ...rendezvous.store.contract import MAX_OPERATIONS, MAX_VALUE_BYTES, Compare, KeyValue, Put, Store
 from ...rendezvous.store.limits import MAX_REQUEST_BYTES
 from ...rendezvous.store.waits import Waits
+from .current_round import Current
 from .ledger import Answer, Ledger, Progress, Request, State, Tracking, fresh, ledger_of, named
 from .left_shards import describe_left
 from .stored_ledger import BadState, read, written
@@ -38,35 +39,6 @@ OFTEN = 3
 _PER_TXN = (MAX_OPERATIONS - 1) // 2
 _KEY_BYTES = 128
 """For the framing of one key's compare and put, at most."""
-
-
-@dataclass(frozen=True, slots=True)
-class Current:
-    """The round that the job is in.
-
-    Attributes:
-        run: `Header.run`.
-        round: its number.
-        running: nodes train in it.
-        world: its workers.
-        incarnations: of its nodes.
-        ranks: of each of them, by incarnation; a node that is not there may ask for any.
-        since: for which round, by incarnation, the workers were started that continue in this one, at the earliest.
-        rows_from: `Header.rows_from`.
-    """
-
-    run: str
-    round: int
-    running: bool
-    world: int
-    incarnations: frozenset[str]
-    ranks: Mapping[str, range] = field(default_factory=dict[str, range])
-    since: Mapping[str, int] = field(default_factory=dict[str, int])
-    rows_from: int = 0
-
-    def earliest(self, incarnation: str) -> int:
-        """For which round the workers of a node were started, at the earliest."""
-        return self.since.get(incarnation, self.round) if self.running else self.round
 
 
 @dataclass(eq=False, slots=True)

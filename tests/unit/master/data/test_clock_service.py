@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from elastic_run.master.data.clock_service import ANSWER_SECONDS, ClockService
-from elastic_run.master.data.ledger_service import Current
+from elastic_run.master.data.current_round import Current
 from elastic_run.master.data.worker_clocks import AWAITED_SECONDS, SILENT_SECONDS, LowestClock, NodeClocks, WorkerClock
 from elastic_run.rendezvous.rpc.envelope import Caller
 

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from elastic_run.master.data import ledger_service
+from elastic_run.master.data.current_round import Current
 from elastic_run.master.data.ledger import Answer, Dataset, Mark, Piece, Position, Request, Tracking
-from elastic_run.master.data.ledger_service import PATIENCE, Current, Ledgers
+from elastic_run.master.data.ledger_service import PATIENCE, Ledgers
 from elastic_run.master.data.shard import MAX_NAME
 from elastic_run.master.data.stored_ledger import read
 from elastic_run.rendezvous import election
