@@ -176,10 +176,14 @@ class Shard:
         """What is computed from the records up to the first `count` of `indices` goes to the job's servers."""
         for each in pushes.registered if count > self._progress else ():
             order, shard_index = self._leaser.layout.order, self._span.shard_index
-            lease = self._leaser.granted.get(shard_index, 0)
+            lease, begin, end = (
+                self._leaser.granted.get(shard_index, 0),
+                self.offset + self._progress,
+                self.offset + count,
+            )
             self._leaser.pushing = self._span
             try:
-                each.push(order, shard_index, lease, self.offset + self._progress, self.offset + count)
+                each.push(order, shard_index, lease, begin, end, last=end == len(self._span))
             finally:
                 if not each.in_doubt:
                     self._leaser.pushing = None
@@ -259,7 +263,8 @@ class Shards(Iterator[Shard]):
             span, offset = taken
             lease = self._leaser.granted.get(span.shard_index, 0)
             marks = [each.cuts(self._layout.order, span.shard_index, lease, offset) for each in pushes.registered]
-            edges = sorted({*marks[0], len(span)}) if marks else [offset, len(span)]
+            found = (min(each, len(span)) for each in marks[0]) if marks else (offset,)
+            edges = sorted({*found, len(span)})
             if len(edges) > 1:
                 return span, edges
             self._leaser.said(span, DONE)

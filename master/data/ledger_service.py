@@ -51,6 +51,7 @@ class Current:
         incarnations: of its nodes.
         ranks: of each of them, by incarnation; a node that is not there may ask for any.
         since: for which round, by incarnation, the workers were started that continue in this one, at the earliest.
+        rows_from: `Header.rows_from`.
     """
 
     run: str
@@ -60,6 +61,7 @@ class Current:
     incarnations: frozenset[str]
     ranks: Mapping[str, range] = field(default_factory=dict[str, range])
     since: Mapping[str, int] = field(default_factory=dict[str, int])
+    rows_from: int = 0
 
     def earliest(self, incarnation: str) -> int:
         """For which round the workers of a node were started, at the earliest."""
@@ -316,6 +318,10 @@ class Ledgers:
             ledger = entries[name].ledger if name in entries else None
             if ledger and ledger.round < current.round:
                 before = _often(ledger)
+                if ledger.dataset.alone and ledger.round < current.rows_from:
+                    # As in a run that begins anew: servers know what is in their rows, and workers pass that over.
+                    begun = replace(fresh(ledger.dataset), run=current.run, ends=ledger.state.ends)
+                    ledger = entries[name].ledger = Ledger(begun, self._now())
                 ledger.turn(current.round, since)
                 self._say_often(ledger, before)
                 turned.add(name)
