@@ -52,7 +52,10 @@ class WatchedSource:
             try:
                 ends = self.source.partitions()
                 self._found = {name: OffsetRange(name, first, max(first, end)) for name, (first, end) in ends.items()}
-                self._away_since = None
+                if ends:
+                    self._away_since = None
+                else:
+                    self._note_away("it has no partition")
             except SourceAway as error:
                 self._note_away(error)
             self._looked = time.monotonic()
@@ -103,4 +106,4 @@ class WatchedSource:
             self._away_since, self._say_at = now, now + QUIET
         if now >= self._say_at:
             self._say_at = now + REMINDER
-            say_wait(self.rank, f"the source of dataset {self.dataset!r} has not answered: {why}")
+            say_wait(self.rank, f"the source of dataset {self.dataset!r} gives nothing: {why}")

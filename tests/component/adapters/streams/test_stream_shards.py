@@ -11,6 +11,7 @@ import pytest
 
 import elastic_run
 from elastic_run.adapters.client.context import AGENT, RANK_VARIABLES, ROUND
+from elastic_run.adapters.streams import watched_source
 from elastic_run.adapters.streams.stream_shards import StreamShard, StreamShards
 from elastic_run.exceptions import BadDataset, BadShardsState, BadSource, OffsetsGone, ShardsMisused, ShardsRefused
 
@@ -83,6 +84,21 @@ def test_it_goes_on_with_what_comes_and_finds_new_partitions_until_it_is_stopped
         second.done()
         threading.Timer(0.1, data.stop).start()
         assert list(data) == [] and data.ended
+
+
+def test_a_person_is_told_what_a_source_is_waited_for(
+    log: RecordLog, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(watched_source, "QUIET", 0.0)
+    monkeypatch.setattr(watched_source, "REMINDER", 0.0)
+    with elastic_run.data.stream("clicks", log, shard_size=10) as data:
+        assert data.next_within(SOON) is None
+        assert (
+            "rank 0 waits: the source of dataset 'clicks' gives nothing: it has no partition" in capsys.readouterr().err
+        )
+        log.set_away(True)
+        while "gives nothing: the log is away" not in capsys.readouterr().err:
+            data.next_within(SOON)
 
 
 def test_two_ranks_get_each_offset_once_though_the_source_was_away(agent: Agent, log: RecordLog) -> None:
