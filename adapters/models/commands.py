@@ -71,6 +71,12 @@ def _count(text: str) -> int:
     return int(text)
 
 
+def _seed(text: str) -> int:
+    if not text.isdecimal() or int(text) >= 1 << 32:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 to {(1 << 32) - 1}")
+    return int(text)
+
+
 def _share(text: str) -> float:
     try:
         share = float(text)
@@ -110,7 +116,7 @@ def make_parser(verb: Verb, *, named: bool = True) -> VerbParser:
         add("--epochs", type=_count, default=1, metavar="N", help="how often each record is used (default: 1)")
         add("--save-every", type=_count, default=100, metavar="N", help="steps between two saves (default: 100)")
         add("--report-every", type=_count, default=100, metavar="N", help="steps between two lines (default: 100)")
-        add("--seed", type=int, default=0, metavar="N", help="of the first numbers and of the order (default: 0)")
+        add("--seed", type=_seed, default=0, metavar="N", help="of the first numbers and of the order (default: 0)")
     if verb == "predict":
         add("--output", type=Path, required=True, metavar="FOLDER", help="where the files of outputs are written")
     return parser
