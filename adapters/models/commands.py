@@ -12,6 +12,7 @@ from ...rendezvous.base.frozen import dataclass
 from ..readers.errors import BadFiles
 from ..readers.found_files import find_files
 from .errors import BadModel
+from .history import read_aim
 from .model_source import check_model
 
 Verb = Literal["train", "evaluate", "predict"]
@@ -31,6 +32,9 @@ class ModelTask:
         model: the file of the model; empty: the script that runs is it.
         data: files, folders or patterns.
         validate: the same, for `train`; empty: nothing is validated.
+        validate_every: records of training from one evaluation to the next; 0: those of an epoch.
+        best: by what one evaluation is better than another, see `read_aim`.
+        patience: evaluations in a row that may be no better than the best before training stops; 0: any number.
         state: the file that training writes, and the others read.
         output: the folder of predictions.
         epochs: how often each record is used.
@@ -46,6 +50,9 @@ class ModelTask:
     model: str
     data: tuple[str, ...]
     validate: tuple[str, ...]
+    validate_every: int
+    best: str
+    patience: int
     state: Path
     output: Path
     epochs: int
@@ -69,6 +76,18 @@ def _count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1")
     return int(text)
+
+
+def _interval(text: str) -> int:
+    return 0 if text == "epoch" else _count(text)
+
+
+def _aim(text: str) -> str:
+    try:
+        read_aim(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a metric's name, NAME:max or NAME:min") from None
+    return text
 
 
 def _seed(text: str) -> int:
@@ -112,7 +131,12 @@ def make_parser(verb: Verb, *, named: bool = True) -> VerbParser:
     add("--shard-size", type=_count, metavar="N", help=f"records leased at a time (default: {BATCHES} batches)")
     add("--bad", type=_share, default=0.0, metavar="SHARE", help="of records that may be left out: 0.001 (default: 0)")
     if verb == "train":
-        add("--validate", action="append", default=[], metavar="FILES", help="evaluate on these at the end")
+        add("--validate", action="append", default=[], metavar="FILES", help="evaluate on these, beside training")
+        add("--validate-every", type=_interval, default=0, metavar="RECORDS|epoch", help="how often (default: epoch)")
+        add(
+            "--best", type=_aim, default="loss", metavar="METRIC[:max|:min]", help="which state is kept (default: loss)"
+        )
+        add("--patience", type=_count, default=0, metavar="N", help="stop when N evaluations in a row are no better")
         add("--epochs", type=_count, default=1, metavar="N", help="how often each record is used (default: 1)")
         add("--save-every", type=_count, default=100, metavar="N", help="steps between two saves (default: 100)")
         add("--report-every", type=_count, default=100, metavar="N", help="steps between two lines (default: 100)")
@@ -143,11 +167,16 @@ def read_task(words: Sequence[str], *, script: str = "") -> ModelTask:
     verb = words[0]
     given = make_parser(verb, named=not script).parse_args(list(words[1:]))
     model = script or given.model
+    if verb == "train" and not given.validate and (given.patience or given.validate_every or given.best != "loss"):
+        raise BadModel("--validate-every, --best and --patience go with --validate=FILES, which are evaluated")
     return ModelTask(
         verb=verb,
         model=model,
         data=tuple(given.data),
         validate=tuple(given.validate) if verb == "train" else (),
+        validate_every=given.validate_every if verb == "train" else 0,
+        best=given.best if verb == "train" else "loss",
+        patience=given.patience if verb == "train" else 0,
         state=given.state or Path(f"{Path(model).stem}.pt"),
         output=given.output if verb == "predict" else Path(),
         epochs=given.epochs if verb == "train" else 1,
