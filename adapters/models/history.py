@@ -66,7 +66,7 @@ def format_table(evaluations: Sequence[Evaluated], aim: Aim) -> str:
     )
 
 
-class History:
+class TrainingHistory:
     """The file of one training, and the same for TensorBoard. Of rank 0.
 
     Args:

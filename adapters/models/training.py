@@ -20,7 +20,7 @@ from ..torch.checkpoint import Checkpoint
 from ..torch.embedding import Embedding
 from .commands import ModelTask
 from .errors import BadModel
-from .history import History
+from .history import TrainingHistory
 from .saved_state import TrainingProgress, beside, export_rows, is_trained, put_exported, read_progress
 from .strategy import describe_strategy
 from .user_model import UserModel, count_records
@@ -33,7 +33,9 @@ class BesideTraining(Protocol):
         """Whether to do it once so many records were used, and no longer only `before`."""
         ...
 
-    def evaluate_state(self, checkpoint: Checkpoint, progress: TrainingProgress, history: History | None) -> bool:
+    def evaluate_state(
+        self, checkpoint: Checkpoint, progress: TrainingProgress, history: TrainingHistory | None
+    ) -> bool:
         """Evaluates the state that was just saved, and is the module's. Collective. Whether training is to stop."""
         ...
 
@@ -47,7 +49,7 @@ class LossReport:
         history: gets the same; None: of another rank.
     """
 
-    def __init__(self, user: UserModel, every: int, history: History | None) -> None:
+    def __init__(self, user: UserModel, every: int, history: TrainingHistory | None) -> None:
         self._callbacks = user.make_callbacks() if context().rank == 0 else []
         self._every = every
         self.history = history
@@ -120,7 +122,7 @@ def train(
         _restore(checkpoint, task)
     history = None
     if here.rank == 0:
-        history = History(beside(task.state, "history.jsonl"), beside(task.state, "events"), checkpoint.step)
+        history = TrainingHistory(beside(task.state, "history.jsonl"), beside(task.state, "events"), checkpoint.step)
     if trained:
         say_once(
             f"{task.state} is trained to the end already: to train anew remove it, or name another file with --state; "
@@ -141,9 +143,9 @@ def train(
             export_rows(task.state, progress.mark_rows(checkpoint.step))
         progress.epochs, progress.due = task.epochs, False
         checkpoint.save()
-        epochs = f"{task.epochs} epoch{'s' if task.epochs > 1 else ''}"
         say_once(
-            f"trained on {len(files):,} records for {epochs}, in {checkpoint.step:,} steps: {task.state} has the model"
+            f"trained with {progress.records:,} records, {len(files):,} in each epoch, in {checkpoint.step:,} steps: "
+            f"{task.state} has the model"
         )
     if here.world_size > 1:
         dist.barrier()  # pyright: ignore[reportUnknownMemberType]  # as above; the file is there for all
@@ -258,9 +260,9 @@ def _has_rows(task: ModelTask) -> bool:
         dist.all_reduce(found)  # pyright: ignore[reportUnknownMemberType]  # torch has no type for it
     if not int(found) and is_trained(task.state):
         raise BadModel(
-            f"{task.state} was trained for {read_progress(task.state)[1].epochs} of {task.epochs} epochs, and to train "
-            "on its tables' rows are needed as servers had them: train with --ps-checkpoint=FOLDER from the beginning, "
-            "or remove it, or name another file with --state"
+            f"{task.state} was trained for {read_progress(task.state)[1].epochs} of {task.epochs} epochs, and its "
+            "tables are needed as servers had them: to train on give the job's --rdzv-id and --ps-checkpoint=FOLDER, "
+            "with which it was trained; else remove it, or name another file with --state"
         )
     if not int(found) and task.state.exists():
         say_once(

@@ -11,7 +11,7 @@ from torch import nn
 from ..readers.opened import RecordFiles
 from ..torch.checkpoint import Checkpoint
 from .commands import ModelTask
-from .history import Aim, Evaluated, History, format_table, read_aim
+from .history import Aim, Evaluated, TrainingHistory, format_table, read_aim
 from .pieces import evaluate
 from .saved_state import TrainingProgress, find_best, keep_best
 from .training import say_once, share_numbers, tables_of
@@ -39,7 +39,9 @@ class Validation:
         """See `BesideTraining`; the last state is evaluated when training has ended."""
         return records < self._end and records // self._every > before // self._every
 
-    def evaluate_state(self, checkpoint: Checkpoint, progress: TrainingProgress, history: History | None) -> bool:
+    def evaluate_state(
+        self, checkpoint: Checkpoint, progress: TrainingProgress, history: TrainingHistory | None
+    ) -> bool:
         """See `BesideTraining`. Raises BadModel."""
         step, ended = checkpoint.step, not progress.due
         if step != self._step:  # else training was stopped by what this state has given
@@ -49,19 +51,18 @@ class Validation:
             if history and all(each.step != step for each in history.evaluations):
                 rows = progress.mark_rows(step) if tables_of(self._module) else ""
                 self._add(Evaluated(step, progress.records, found), history, rows)
-        late = history is not None and self._is_late(history)
         if ended and history:
             self._print_end(history)
-        return _is_said(late)
+        return _is_said(not ended and history is not None and self._is_late(history))
 
-    def _add(self, evaluated: Evaluated, history: History, rows: str) -> None:
+    def _add(self, evaluated: Evaluated, history: TrainingHistory, rows: str) -> None:
         """The state of the best is kept before its line is written, so that one who is lost between does both again."""
         together = [*history.evaluations, evaluated]
         if self._aim.find_best(together) == len(together) - 1:
             keep_best(self._task.state, rows)
         history.add_evaluation(evaluated)
 
-    def _is_late(self, history: History) -> bool:
+    def _is_late(self, history: TrainingHistory) -> bool:
         """Whether too many evaluations have followed the best one."""
         after = len(history.evaluations) - 1 - self._aim.find_best(history.evaluations)
         if not self._task.patience or after < self._task.patience:
@@ -69,7 +70,7 @@ class Validation:
         say_once(f"stops: the last {after} evaluations have not bettered {self._aim.name}")
         return True
 
-    def _print_end(self, history: History) -> None:
+    def _print_end(self, history: TrainingHistory) -> None:
         if len(history.evaluations) > 1:
             say_once(format_table(history.evaluations, self._aim))
         best = self._aim.find_best(history.evaluations)

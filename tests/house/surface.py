@@ -31,7 +31,7 @@ SURFACE = lists(
         UnsupportedState UsageError WorldSizeRefused
     """,
         "elastic_run.jax": "initialize",
-        "elastic_run.models": "main",
+        "elastic_run.models": "AUC main",
         "elastic_run.tensorflow": "Checkpoint Embedding Records ShardsDataset fit_shard shards_dataset",
         "elastic_run.servers": """
         Adagrad Adam FTRL LeastFrequent LeastRecent Momentum Normal OlderThan SGD Table Uniform Zeros export string_ids
@@ -53,6 +53,7 @@ MEMBERS = lists(
         alone broken close done formed next over planned register_sockets report_state standby
     """,
         "elastic_run.compat.elastic_launch": "",
+        "elastic_run.models.AUC": "compute_area from_values merge to_values",
         "elastic_run.data.Part": "",
         "elastic_run.data.BadRow": "position why",
         "elastic_run.data.Columns": "",

@@ -7,19 +7,19 @@ from pathlib import Path
 import pytest
 
 from elastic_run.adapters.models.errors import BadModel
-from elastic_run.adapters.models.history import Aim, Evaluated, History, format_table, read_aim
+from elastic_run.adapters.models.history import Aim, Evaluated, TrainingHistory, format_table, read_aim
 
 AUCS = [Evaluated(step, 10 * step, {"loss": 1 / step, "auc": auc}) for step, auc in ((10, 0.7), (20, 0.9), (30, 0.9))]
 
 
 def test_lines_of_steps_that_come_again_are_dropped_and_those_before_are_kept(tmp_path: Path) -> None:
     file, events = tmp_path / "history.jsonl", tmp_path / "events"
-    before = History(file, events, 0)
+    before = TrainingHistory(file, events, 0)
     for step in (10, 20, 30):
         before.add_training(step, 10 * step, 0.5)
         before.add_evaluation(Evaluated(step, 10 * step, {"auc": math.nan if step == 10 else 0.5}))
     file.write_text(file.read_text() + '{"step": 40, "rec')  # its writer was killed
-    after = History(file, events, 20)
+    after = TrainingHistory(file, events, 20)
     after.add_training(30, 300, 0.25)
     assert [each.step for each in after.evaluations] == [10, 20]
     lines = [json.loads(line) for line in file.read_text().splitlines()]
@@ -31,7 +31,7 @@ def test_lines_of_steps_that_come_again_are_dropped_and_those_before_are_kept(tm
         (30, "training"),
     ]
     assert lines[-1] == {"step": 30, "records": 300, "training": {"loss": 0.25}}
-    assert History(file, events, 0).evaluations == [] and file.read_text() == ""
+    assert TrainingHistory(file, events, 0).evaluations == [] and file.read_text() == ""
 
 
 @pytest.mark.parametrize(
