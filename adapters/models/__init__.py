@@ -6,7 +6,13 @@
     strategy            how a model is trained, and why (pure)
     user_model          a model file's functions, called with checks
     training            the ranks step together, and save the model with the position of the data
+    saved_state         that state on disk, with the rows that belong to it, and the best one
     pieces              evaluation and predictions: a file for each shard
+    outputs             what a module gives for records, as files
+    auc                 a metric that is exact over all records
+    validation          evaluation beside training
+    history             what a training has come to so far, and when to stop
+    event_file          the same for TensorBoard
     worker              what each worker runs
     zoo_files, zoo/     models to begin with
 

@@ -5,6 +5,7 @@ The launcher reads the same words before it starts anything, and the workers rea
 
 import argparse
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal, NoReturn
 
@@ -18,6 +19,9 @@ from .model_source import check_model
 Verb = Literal["train", "evaluate", "predict"]
 
 VERBS: tuple[Verb, ...] = ("train", "evaluate", "predict")
+
+FORMATS = ("csv", "parquet")
+"""Of outputs."""
 
 BATCHES = 16
 """In a shard, where its size is not given."""
@@ -37,6 +41,7 @@ class ModelTask:
         patience: evaluations in a row that may be no better than the best before training stops; 0: any number.
         state: the file that training writes, and the others read.
         output: the folder of predictions.
+        output_format: of its files, and the ending of their names.
         epochs: how often each record is used.
         batch_size: records of a worker in a step.
         shard_size: records that a worker leases at a time.
@@ -55,6 +60,7 @@ class ModelTask:
     patience: int
     state: Path
     output: Path
+    output_format: str
     epochs: int
     batch_size: int
     shard_size: int
@@ -111,7 +117,7 @@ def make_parser(verb: Verb, *, named: bool = True) -> VerbParser:
     what = {
         "train": "Trains a model on files of records; a job that was interrupted goes on where its state ends.",
         "evaluate": "Computes a trained model's loss and metrics on files of records.",
-        "predict": "Writes a trained model's outputs: a CSV file for each shard of the records, whole or absent.",
+        "predict": "Writes a trained model's outputs: a file for each shard of the records, whole or absent.",
     }
     parser = VerbParser(
         prog=f"elastic-run {verb}",
@@ -143,6 +149,7 @@ def make_parser(verb: Verb, *, named: bool = True) -> VerbParser:
         add("--seed", type=_seed, default=0, metavar="N", help="of the first numbers and of the order (default: 0)")
     if verb == "predict":
         add("--output", type=Path, required=True, metavar="FOLDER", help="where the files of outputs are written")
+        add("--output-format", choices=FORMATS, default=FORMATS[0], help="of these files (default: csv)")
     return parser
 
 
@@ -179,6 +186,7 @@ def read_task(words: Sequence[str], *, script: str = "") -> ModelTask:
         patience=given.patience if verb == "train" else 0,
         state=given.state or Path(f"{Path(model).stem}.pt"),
         output=given.output if verb == "predict" else Path(),
+        output_format=given.output_format if verb == "predict" else FORMATS[0],
         epochs=given.epochs if verb == "train" else 1,
         batch_size=given.batch_size,
         shard_size=given.shard_size or BATCHES * given.batch_size,
@@ -201,6 +209,8 @@ def check_task(task: ModelTask) -> None:
             raise BadModel(f"--{flag}: {error}") from None
     if not task.state.absolute().parent.is_dir():
         raise BadModel(f"--state={task.state}: there is no folder {task.state.parent}: make it, or name another")
+    if task.output_format == "parquet" and find_spec("pyarrow") is None:
+        raise BadModel("--output-format=parquet needs pyarrow: install elastic-run[readers], or leave it out for CSV")
     if task.verb != "train" and not task.state.is_file():
         raise BadModel(
             f"there is no file {task.state}, which elastic-run train {task.model} writes: train first, or name "

@@ -4,9 +4,7 @@ Nothing waits for another rank but at the end. Whoever has a shard of a lost wor
 is started again passes over files that are there.
 """
 
-import csv
 import hashlib
-import io
 import json
 import math
 import os
@@ -23,11 +21,12 @@ from ..client.context import context
 from ..readers.contract import Columns
 from ..readers.opened import RecordFiles, RecordShard
 from .auc import AUC
-from .commands import ModelTask
+from .commands import FORMATS, ModelTask
 from .errors import BadModel
+from .outputs import encode_csv, encode_parquet, name_columns
 from .saved_state import beside
 from .training import say_once
-from .user_model import UserModel, Value, count_records, describe
+from .user_model import UserModel, count_records
 
 MARK = ".elastic-run-predict.json"
 """Says of a folder which predictions it has."""
@@ -59,7 +58,7 @@ def evaluate(user: UserModel, module: nn.Module, files: RecordFiles, task: Model
         _write_pieces(files, f"evaluate-{name}", pieces, "json", task, _Evaluation(user, module).compute_piece, result)
         if context().rank:
             return {}
-        write_piece(result, json.dumps(_merge(pieces)))
+        write_piece(result, json.dumps(_merge(pieces)).encode())
         gone = pieces.rename(pieces.with_name(f"{name}.{os.getpid()}.gone"))
         shutil.rmtree(gone, ignore_errors=True)  # a slow rank may still write there what others have written
     if context().rank:
@@ -74,23 +73,25 @@ def evaluate(user: UserModel, module: nn.Module, files: RecordFiles, task: Model
 
 def predict(user: UserModel, module: nn.Module, files: RecordFiles, task: ModelTask) -> None:
     """Writes the outputs of all records into the folder. Raises BadModel."""
-    name = identify(task, files)
+    ending = task.output_format
+    name = identify(task, files) + ("" if ending == FORMATS[0] else f"-{ending}")
     task.output.mkdir(parents=True, exist_ok=True)
     mark = task.output / MARK
-    others = any(task.output.glob("*.csv"))  # looked for first: other ranks write the mark before these
+    others = any(task.output.glob(f"*.{ending}"))  # looked for first: other ranks write the mark before these
     if not mark.exists():
         if others:
-            raise BadModel(f"--output={task.output} has other CSV files: name a new folder")
-        write_piece(mark, json.dumps({"predictions": name}))
+            raise BadModel(f"--output={task.output} has other {ending} files: name a new folder")
+        write_piece(mark, json.dumps({"predictions": name}).encode())
     elif json.loads(mark.read_text(encoding="utf-8")) != {"predictions": name}:
         raise BadModel(f"--output={task.output} has predictions of another model, state or data: name a new folder")
-    _write_pieces(files, f"predict-{name}", task.output, "csv", task, _Prediction(user, module).compute_piece)
+    encode = encode_csv if ending == "csv" else encode_parquet
+    _write_pieces(files, f"predict-{name}", task.output, ending, task, _Prediction(user, module, encode).compute_piece)
     here = context()
     if here.rank == 0:
         for left in task.output.glob(".*.part"):
             if here.world_size == 1 or f".{here.round}-" not in left.name:
                 left.unlink(missing_ok=True)  # of a worker that was killed, and not of a slow one
-        count = sum(1 for _ in task.output.glob("*.csv"))
+        count = sum(1 for _ in task.output.glob(f"*.{ending}"))
         but = ", but for bad rows" if task.bad else ""
         say_once(f"{task.output} has the outputs of {len(files):,} records{but}: {count:,} files, one for each shard")
 
@@ -101,7 +102,7 @@ def _write_pieces(
     folder: Path,
     ending: str,
     task: ModelTask,
-    compute: Callable[[RecordShard, int], str],
+    compute: Callable[[RecordShard, int], bytes],
     merged: Path | None = None,
 ) -> None:
     """Returns when all are there, or merged. Raises BadModel where their folder has gone, or some of them."""
@@ -129,11 +130,11 @@ def _check_folder(folder: Path, merged: Path | None) -> None:
         raise BadModel(f"the folder {folder} was removed while files were written into it: start this again")
 
 
-def write_piece(path: Path, text: str) -> None:
+def write_piece(path: Path, content: bytes) -> None:
     """Whole or absent, whoever else writes the same at the same time. Raises OSError."""
     here = context()
     part = path.with_name(f".{path.name}.{here.round}-{here.rank}-{os.getpid()}.part")
-    part.write_text(text, encoding="utf-8")
+    part.write_bytes(content)
     part.replace(path)
 
 
@@ -152,7 +153,7 @@ class _Evaluation:
         self._user, self._module = user, module.eval()
 
     @torch.no_grad()
-    def compute_piece(self, shard: RecordShard, size: int) -> str:
+    def compute_piece(self, shard: RecordShard, size: int) -> bytes:
         """The sums over a shard, as JSON."""
         sums: dict[str, float] = {"records": 0}
         areas: dict[str, list[AUC]] = {}
@@ -166,7 +167,7 @@ class _Evaluation:
                     areas.setdefault(name, []).append(value)
                 else:
                     sums[name] = sums.get(name, 0.0) + value * fed.count
-        return json.dumps(sums | {name: AUC.merge(parts).to_values() for name, parts in areas.items()})
+        return json.dumps(sums | {name: AUC.merge(parts).to_values() for name, parts in areas.items()}).encode()
 
 
 def _merge(pieces: Path) -> dict[str, float]:
@@ -185,48 +186,24 @@ def _merge(pieces: Path) -> dict[str, float]:
 
 
 class _Prediction:
-    def __init__(self, user: UserModel, module: nn.Module) -> None:
-        self._user, self._module = user, module.eval()
+    """Of shards.
+
+    Args:
+        encode: makes a file of a shard's file, and the numbers and outputs of its records.
+    """
+
+    def __init__(
+        self, user: UserModel, module: nn.Module, encode: Callable[[str, list[int], Mapping[str, Tensor]], bytes]
+    ) -> None:
+        self._user, self._module, self._encode = user, module.eval(), encode
 
     @torch.no_grad()
-    def compute_piece(self, shard: RecordShard, size: int) -> str:
-        """The outputs of a shard's records, as CSV."""
-        text = io.StringIO()
-        writer, names = csv.writer(text, lineterminator="\n"), list[str]()
-        for columns, numbers in _read_batches(shard, size):
+    def compute_piece(self, shard: RecordShard, size: int) -> bytes:
+        """The outputs of a shard's records, as a file."""
+        numbers, parts = list[int](), dict[str, list[Tensor]]()
+        for columns, of_batch in _read_batches(shard, size):
             fed = self._user.feed(columns, labelled=False)
-            outputs = name_columns(self._user.compute_output(self._module, fed.inputs), fed.count)
-            if not names:
-                names = list(outputs)
-                writer.writerow(["file", "record", *names])
-            texts = (format_numbers(outputs[name]) for name in names)
-            writer.writerows([shard.file, *row] for row in zip(numbers, *texts, strict=True))
-        return text.getvalue()
-
-
-def format_numbers(column: Tensor) -> list[str]:
-    """Whole ones whole, others with as many digits as tell them from all others of their type."""
-    numbers = cast("list[float]", column.tolist())  # pyright: ignore[reportUnknownMemberType]  # torch has no type for it
-    if column.dtype == torch.float64:
-        return list(map(repr, numbers))
-    return (
-        [f"{number:.9g}" for number in numbers] if column.is_floating_point() else [f"{number:d}" for number in numbers]
-    )
-
-
-def name_columns(output: Value, count: int, name: str = "output") -> dict[str, Tensor]:
-    """An output as columns: those of a matrix have numbers, those of a mapping its names. Raises BadModel."""
-    if isinstance(output, Tensor) and output.ndim and len(output) == count:
-        matrix = output.detach().reshape(count, -1)
-        flat = [matrix[:, at] for at in range(matrix.shape[1])]
-        return {name: flat[0]} if len(flat) == 1 else {f"{name}_{at}": each for at, each in enumerate(flat)}
-    found: dict[str, Tensor] = {}
-    if isinstance(output, Mapping):
-        for key, each in cast("Mapping[str, Value]", output).items():
-            found |= name_columns(each, count, str(key))
-    elif isinstance(output, tuple):
-        for at, each in enumerate(cast("tuple[Value, ...]", output)):
-            found |= name_columns(each, count, f"{name}_{at}")
-    else:
-        raise BadModel(f"the module's output for {count} records is {describe(output)}: there is to be one for each")
-    return found
+            numbers += of_batch
+            for name, column in name_columns(self._user.compute_output(self._module, fed.inputs), fed.count).items():
+                parts.setdefault(name, []).append(column)
+        return self._encode(shard.file, numbers, {name: torch.cat(columns) for name, columns in parts.items()})

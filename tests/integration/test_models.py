@@ -149,6 +149,9 @@ def test_each_record_has_one_output_after_a_worker_was_killed_and_after_the_job_
     assert {row["output"] for row in rows} == {"1"}
     assert len(files) == 30 and early.items() <= {path: path.stat().st_mtime_ns for path in files}.items()
     assert [path.name for path in (folder / "out").iterdir() if path.suffix == ".part"] == []
+    code, said = run(folder, *words[:-3], "--output=as-parquet", "--output-format=parquet", "--nproc-per-node=2")
+    table = pq.read_table(folder / "as-parquet")
+    assert code == 0 and table.num_rows == RECORDS and set(table["output"].to_pylist()) == {1.0}, said
     (folder / "data" / "c.csv").write_text("id,text,label\n1,x,1\n")
     code, said = run(folder, *words)
     assert code == 1 and "--output=out has predictions of another model, state or data: name a new folder" in said

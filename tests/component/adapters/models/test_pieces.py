@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from torch import nn
 
 from elastic_run import context
 from elastic_run.adapters.models import pieces
 from elastic_run.adapters.models.commands import read_task
 from elastic_run.adapters.models.errors import BadModel
-from elastic_run.adapters.models.pieces import evaluate, format_numbers, identify, name_columns, predict, write_piece
+from elastic_run.adapters.models.pieces import evaluate, identify, predict, write_piece
 from elastic_run.adapters.models.user_model import UserModel
 from elastic_run.adapters.readers.contract import Columns
 from elastic_run.adapters.readers.opened import open_files
@@ -25,27 +24,8 @@ def model_with(feed: Callable[[Columns], object]) -> UserModel:
     return UserModel({**functions, "loss": lambda output, labels: (output - labels).square().mean()}, "model.py")
 
 
-def test_outputs_become_columns() -> None:
-    matrix = torch.arange(6.0).reshape(3, 2)
-    assert name_columns(matrix[:, 0], 3)["output"].tolist() == [0.0, 2.0, 4.0]
-    assert list(name_columns(matrix, 3)) == ["output_0", "output_1"]
-    assert list(name_columns({"p": matrix[:, :1], "q": (matrix, matrix[:, 0])}, 3)) == ["p", "q_0_0", "q_0_1", "q_1"]
-    with pytest.raises(BadModel, match=r"the module's output for 3 records is a tensor \(2, 3\)"):
-        name_columns(matrix.T, 3)
-
-
-def test_outputs_are_written_with_all_their_digits() -> None:
-    for column, wanted in [
-        (torch.tensor([2**53 + 1, -1]), ["9007199254740993", "-1"]),
-        (torch.tensor([True, False]), ["1", "0"]),
-        (torch.tensor([0.1, 1.0]), ["0.100000001", "1"]),
-        (torch.tensor([0.1, 1 / 3], dtype=torch.float64), ["0.1", "0.3333333333333333"]),
-    ]:
-        assert format_numbers(column) == wanted
-
-
 def test_a_piece_is_there_without_a_trace_of_its_writing(tmp_path: Path) -> None:
-    write_piece(tmp_path / "piece.json", "{}")
+    write_piece(tmp_path / "piece.json", b"{}")
     assert [path.name for path in tmp_path.iterdir()] == ["piece.json"]
 
 
