@@ -50,7 +50,7 @@ def pack_model(flags: Sequence[str], command: Sequence[str]) -> ModelCommand:
         check_model(task.model)
     except BadModel as error:
         raise UsageError(f"elastic-job submit: {error}") from None
-    for flag, file in (("state", task.state), *([("output", task.output)] if task.verb == "predict" else [])):
+    for flag, file in (("state", task.state), *([("output", task.output)] if task.output != Path() else [])):
         if not file.is_absolute():
             raise UsageError(
                 f"elastic-job submit: --{flag} has to name a place that all pods see, from /: a volume that "
