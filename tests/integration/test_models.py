@@ -310,11 +310,12 @@ def test_the_page_leads_a_newcomer_from_data_to_predictions(tmp_path: Path) -> N
     subprocess.run([sys.executable, "make.py"], cwd=tmp_path, check=True, timeout=SECONDS)
     shown = [line.strip() for block in pages.blocks() if block.page == "models" for line in block.text.splitlines()]
     ran = [line for line in shown if re.match(r"(python model\.py|elastic-run \w+ model\.py) ", line)]
-    assert [line.split()[1] for line in ran] == ["model.py", "train", "evaluate", "predict"]
+    assert [line.split()[1] for line in ran] == ["model.py", "train", "evaluate", "predict", "train"]
     said = [start_as_shown(tmp_path, line) for line in ran]
     for each in said[:3]:
         assert float(re.findall(r"evaluated 2,000 records: .*accuracy (\S+)", each)[-1]) >= 0.9, each
     assert "3 workers add up" in said[1] and "out has the outputs of 2,000 records: 2 files" in said[3]
+    assert "goes on after step" in said[4] and "model.best.pt has the best model, by accuracy" in said[4]
 
 
 def start_as_shown(folder: Path, line: str) -> str:
