@@ -143,6 +143,7 @@ def train(
             export_rows(task.state, progress.mark_rows(checkpoint.step))
         progress.epochs, progress.due = task.epochs, False
         checkpoint.save()
+        data.close()  # it may have stopped early
         say_once(
             f"trained with {progress.records:,} records, {len(files):,} in each epoch, in {checkpoint.step:,} steps: "
             f"{task.state} has the model"
