@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from ..master.machine.parameter_servers import RankWait, ServersStatus
+from ..master.servers.slot_table import SLOTS
 from ..rendezvous.base.plural import plural, ranks
 from ..rendezvous.base.visible import visible
 
@@ -21,15 +22,15 @@ def in_rate(rate: float | None, seconds: float | None) -> str:
 
 def server_copies(found: ServersStatus) -> str:
     """Whether the rows outlive the loss of any one server."""
-    bare, copying = (
-        sum(each.report.bare for each in found.servers),
-        sum(each.report.measure.copying for each in found.servers),
-    )
-    words = (
-        f"{plural(bare, 'slot')} {'has' if bare == 1 else 'have'} no second copy"
-        if bare
-        else "every slot has a second copy"
-    )
+    reports = [each.report for each in found.servers]
+    unserved = SLOTS - sum(each.slots for each in reports)
+    bare, copying = sum(each.bare for each in reports), sum(each.measure.copying for each in reports)
+    if unserved > 0:
+        words = f"{plural(unserved, 'slot')} {'is' if unserved == 1 else 'are'} not served yet"
+    elif bare:
+        words = f"{plural(bare, 'slot')} {'has' if bare == 1 else 'have'} no second copy"
+    else:
+        words = "every slot has a second copy"
     return f"{words}, {copying} are on their way" if copying else words
 
 
@@ -42,15 +43,23 @@ def table_lines(found: ServersStatus) -> Iterator[str]:
 
 
 def wait_lines(found: ServersStatus) -> Iterator[str]:
-    """Which ranks wait for which servers, a line for each group."""
+    """Which ranks wait for which servers, a line for each group: the largest MOST_GROUPS of them."""
     groups: dict[tuple[int, ...], list[RankWait]] = {}
     for each in found.waits:
         groups.setdefault(each.servers, []).append(each)
-    for servers, those in sorted(groups.items()):
+    largest = sorted(groups.items(), key=lambda each: len(each[1]), reverse=True)
+    for servers, those in sorted(largest[:MOST_GROUPS]):
         who, seconds = ranks([each.rank for each in those]), max(each.seconds for each in those)
-        named = [f"{number} on node {visible(found.node_of(number) or '?')}" for number in servers]
+        named = [f"{number} on node {visible(found.node_of(number) or '?')}" for number in servers[:MOST_NAMED]]
+        if more := len(servers) - len(named):
+            named[-1] += f" and {more} more"
         what = f"parameter server{'s' if len(named) > 1 else ''} {', '.join(named)}" if named else NOT_STARTED
         yield f"{who} {'waits' if len(those) == 1 else 'wait'} for {what}, for {seconds:.0f} s"
+    if left := sum(len(those) for _, those in largest[MOST_GROUPS:]):
+        yield f"{plural(left, 'more rank')} {'waits' if left == 1 else 'wait'} for others"
 
+
+MOST_GROUPS = MOST_NAMED = 8
+"""Lines, and servers on one of them: enough to see whether all wait for one."""
 
 NOT_STARTED = "parameter servers, which have not all started"

@@ -1,19 +1,13 @@
 """Where records begin in a CSV file: one place in each block of it. Made in parallel, and kept in a file.
 
-The index lies beside the data (`.NAME.elastic-run-index`), or, where that cannot be written, in the user's cache
-folder. It holds for one size, time of change and inode of the file, for one delimiter, and for one first record. An
-index that is damaged, of another file or not this user's own is made anew. Whoever can write as this user can also
-plant one with a valid checksum; a reader then finds that records are not where they should be, and never reads beyond
-the file.
+It holds for one size, time of change and inode of the file, for one delimiter, and for one first record. Whoever
+can write as this user can also plant one with a valid checksum; a reader then finds that records are not where they
+should be, and never reads beyond the file.
 """
 
-import contextlib
-import hashlib
-import json
 import os
 import random
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,11 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from ...rendezvous.host.named_files import open_to_read, planted
+from ...rendezvous.host.named_files import open_to_read
 from .csv_masks import BLANK, BLOCK, FIRST, PARITY, STRAY, WIDTH, count_blocks, find_records_fast
 from .csv_split import LF, LINE_START, QUOTED
 from .errors import BadFiles, FileChanged
 from .found_files import KnownFile
+from .kept_indexes import keep_index, read_indexes
 
 PIECE = 64 << 20
 """Bytes that one thread counts at a time."""
@@ -40,9 +35,6 @@ LEAD = 64
 """Bytes before a buffer's own: what stands before its first block."""
 
 _FORMAT = "elastic-run csv index 1"
-
-_LARGEST = 16 << 30
-"""Bytes of an index that is read: enough for 16 TB of data."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -218,44 +210,17 @@ def line_of(path: Path, begin: int) -> int:
     return 1 + sum(int(np.count_nonzero(array[LEAD : LEAD + size] == LF)) for array, size in buffers(path, 0, begin))
 
 
-def _places(each: Indexed) -> list[Path]:
-    """Where an index may lie, the best one first."""
-    path = each.known.path.absolute()
-    found = [path.with_name(f".{path.name}.elastic-run-index")]
-    cache = os.environ.get("XDG_CACHE_HOME", "")
-    with contextlib.suppress(RuntimeError):  # a user without a home
-        folder = Path(cache) if cache.startswith("/") else Path.home() / ".cache"
-        name = hashlib.blake2b(os.fsencode(path), digest_size=16).hexdigest()
-        found.append(folder / "elastic-run" / "indexes" / name)
-    return found
-
-
 def _kept_index(each: Indexed) -> CsvIndex | None:
-    """The index that lies in a file, where it is this user's own and fits."""
-    for path in _places(each):
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
-            if planted(path):
-                continue
-            with open_to_read(path) as opened:
-                status = os.fstat(opened.fileno())
-                if status.st_uid != os.geteuid() or status.st_size > _LARGEST:
-                    continue
-                content = opened.read(status.st_size)
-            if index := _index_in(content, each):
-                return index
+    """The index that lies in a file, where it fits."""
+    for size, body in read_indexes(each.known.path, each.head()):
+        if index := _index_in(size, body, each):
+            return index
     return None
 
 
-def _index_in(content: bytes, each: Indexed) -> CsvIndex | None:
-    """What the content of such a file says; None where it is damaged or of other data."""
-    line, _, body = content.partition(b"\n")
-    head: Mapping[str, Any] = json.loads(line)
-    size, check = head["records"], head["check"]
-    if head != {**each.head(), "records": size, "check": check} or type(size) is not int or len(body) % 16:
-        return None
-    if not 0 <= size < 2**63:
-        return None
-    if check != _checksum(size, body):
+def _index_in(size: int, body: bytes, each: Indexed) -> CsvIndex | None:
+    """What such a file says; None where it makes no sense."""
+    if len(body) % 16:
         return None
     numbers, begins = np.frombuffer(body, "<i8").reshape(2, -1)
     whole = np.append(begins, each.known.size), np.append(numbers, size)
@@ -264,24 +229,6 @@ def _index_in(content: bytes, each: Indexed) -> CsvIndex | None:
     return CsvIndex(size, numbers, begins)
 
 
-def _checksum(size: int, body: bytes) -> str:
-    return hashlib.blake2b(body, digest_size=16, salt=size.to_bytes(16, "little")).hexdigest()
-
-
 def _keep_index(each: Indexed, index: CsvIndex) -> None:
-    """Writes the index where that is possible; nothing depends on it."""
     body = np.stack([index.numbers, index.begins]).astype("<i8").tobytes()
-    head = {**each.head(), "records": index.size, "check": _checksum(index.size, body)}
-    for path in _places(each):
-        with contextlib.suppress(OSError):
-            if path.suffix != ".elastic-run-index":
-                path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            descriptor, name = tempfile.mkstemp(prefix=".elastic-run-", dir=path.parent)  # nobody else's
-            try:
-                with os.fdopen(descriptor, "wb") as file:
-                    file.write(json.dumps(head).encode() + b"\n" + body)
-                Path(name).replace(path)
-            except BaseException:
-                Path(name).unlink(missing_ok=True)
-                raise
-            return
+    keep_index(each.known.path, each.head(), index.size, body)

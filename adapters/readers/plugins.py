@@ -18,6 +18,8 @@ BUILT_IN: Mapping[str, str] = {
     "orc": "arrow_readers:OrcReader",
     "arrow": "arrow_readers:IpcReader",
     "feather": "arrow_readers:IpcReader",
+    "tar": "tar_reader:TarReader",
+    "images": "image_reader:ImageReader",
 }
 """The module and the class of each."""
 

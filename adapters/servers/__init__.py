@@ -22,6 +22,8 @@ routing.py        which server answers for which id, by one slot table
 line.py           a worker's connection to one server, which never waits
 client.py         a worker's end: asks every server for its part, and again where the slot table has changed
 table_source.py   where a worker learns of the slot table: its agent
+parameter_rows.py parameters of a model as rows (pure)
+first_values.py   what those begin with: the first worker's values
 row_table.py      a table as a script declares it, and with numpy: below the layers of the frameworks
 step_clock.py     how far this worker is, and whether it may go on while others are slower
 session.py        what one worker process has on its way: its tables, and gradients with the records that they are of

@@ -69,7 +69,9 @@ def pack(head: Any, arrays: Arrays) -> list[bytes | memoryview]:
 def check_size(size: int) -> None:
     """Raises TableMisused where these are more bytes than a message's arrays may have."""
     if size > MOST_BYTES:
-        raise TableMisused(f"{size >> 20} MiB at a time, and {MOST_BYTES >> 20} is the most: use smaller batches")
+        raise TableMisused(
+            f"{size >> 20} MiB at a time, and {MOST_BYTES >> 20} is the most: use smaller batches, or more servers"
+        )
 
 
 def make_arrays(shapes: Sequence[Shape]) -> list[Array]:

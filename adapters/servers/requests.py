@@ -57,7 +57,7 @@ class PullRows(Tagged):
     the server is; with the answer, values (n, columns) for each, of its `TableSpec.dtype`.
 
     Attributes:
-        given: ids that the worker's batch had before each was taken once; 0 where another server is told of them.
+        given: ids that the worker's batch had before each was taken once: this server's share of them.
     """
 
     tables: Names

@@ -1,5 +1,7 @@
 """Which server answers for which id, by one slot table: what a worker sends is split by that (no I/O)."""
 
+import itertools
+
 import numpy as np
 
 from ...master.servers.slot_table import SlotTable
@@ -25,6 +27,12 @@ class GroupedIds:
     def take_part(self, array: Array, server: int) -> Array:
         """That server's part of an array in the order of `ids`; no copy."""
         return array[self.ends[server - 1] if server else 0 : self.ends[server]]
+
+    def share_count(self, count: int) -> list[int]:
+        """`count`, divided among the servers as the ids are; the first server's where there are no ids."""
+        total = len(self.ids)
+        ends = [count * end // total if total else count for end in self.ends]
+        return [end - before for before, end in itertools.pairwise([0, *ends])]
 
     def reorder_rows(self, rows: Array) -> Array:
         """Rows (n, columns) of the ids as they were given, in the order of `ids`."""

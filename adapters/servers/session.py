@@ -82,10 +82,10 @@ class Pull:
     def split_by_server(self, routes: Routes) -> list[tuple[PullRows, list[Array]]]:
         """For `ServersConnection`."""
         grouped = self._grouped = routes.group_ids(self._ids)
-        version, given = routes.table.version, len(self.given)
+        shares = grouped.share_count(len(self.given))
         return [
-            (PullRows((self._table,), version, 0 if server else given), [grouped.take_part(grouped.ids, server)])
-            for server in range(len(routes.servers))
+            (PullRows((self._table,), routes.table.version, share), [grouped.take_part(grouped.ids, server)])
+            for server, share in enumerate(shares)
         ]
 
     def join_rows(self, answers: list[Answer]) -> tuple[Array, Array, Array]:
@@ -170,6 +170,11 @@ class ServersClient:
     def specs(self) -> list[TableSpec]:
         """Of the tables that are declared here."""
         return list(self._specs.values())
+
+    @property
+    def pushes(self) -> int:
+        """Calls that have named records."""
+        return self._pushes
 
     def ask_servers(self, split: Split) -> list[Answer]:
         """See `ServersConnection.ask_servers`."""
@@ -266,6 +271,16 @@ class ServersClient:
         if optimizer in self._stepped:
             raise TableMisused(UNPUSHED)
         self._stepped.add(optimizer)
+
+    def push_once(self, table: str, part: int, ids: Array, gradients: Array) -> None:
+        """Gradients of no records, for rows of a table: in the whole job those count that come first for that `part`.
+
+        Args:
+            ids: (n,) int64, each once.
+            gradients: (n, columns) float32.
+        """
+        push = Push(PushSource(table, part, 0, 0, 1), {table: (ids, gradients)})
+        self.ask_servers(push.split_by_server)
 
     def cuts(self, dataset: str, shard_index: int, lease: int, offset: int) -> list[int]:
         """See `Pushes`."""

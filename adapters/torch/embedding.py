@@ -125,7 +125,7 @@ class Embedding(nn.Module):
         self.dtype = dtype
         self._has_strings = False
         self.mode = mode
-        _check_optimizers()
+        check_optimizers()
 
     def forward(self, ids: "Tensor | Strings | Array", offsets: Tensor | None = None) -> Tensor:
         """The rows of `ids` (int64, any shape): ids.shape + (dim,), of `dtype`, where `ids` are; of strings on the CPU.
@@ -207,7 +207,8 @@ _checked: set[int] = set()
 """Processes whose optimizers are looked at."""
 
 
-def _check_optimizers() -> None:
+def check_optimizers() -> None:
+    """From now on each step of an optimizer is looked at: see `ServersClient.check_step`."""
     from ..servers.session import check_step
 
     if os.getpid() not in _checked:

@@ -36,8 +36,8 @@ class TableMeasure:
 
     Attributes:
         rows, bytes: that it has, of all slots that it holds: also those of which it is the backup.
-        given: ids of batches for which workers have pulled rows, each as often as it came. What a worker asks of
-            several servers is counted by one of them, so only the sum over all servers means something.
+        given: ids of batches for which workers have pulled rows, each as often as it came: of what a worker asks of
+            several servers each counts a share.
         pulled: ids that were asked of this server: workers ask for each id of a batch once.
         pulls, pull_seconds: answers to workers, and the time from the question to each of them together.
         pushed: ids whose gradients came.
@@ -200,6 +200,7 @@ class _NodeWord:
 
     at: float
     servers: NodeServers
+    since: dict[int, float]  # by number: when it has told of that server first, without a break
     measures: dict[str, Measures] = field(default_factory=dict[str, Measures])  # by incarnation
 
 
@@ -217,15 +218,29 @@ class ServersSeen:
         for each in told.servers:
             if each.incarnation:
                 mine = measures[each.incarnation] = known.get(each.incarnation) or Measures()
+                if mine and (each.measure.pulls < mine[-1][1].pulls or each.measure.pushes < mine[-1][1].pushes):
+                    mine.clear()  # it has ended, and says nothing any more
                 mine.append((now, each.measure))
                 while len(mine) > 2 and mine[1][0] < now - WINDOW:
                     mine.popleft()
-        self._told[told.node] = _NodeWord(now, told, measures)
+        begun = before.since if before else {}
+        since = {each.number: begun.get(each.number, now) for each in told.servers}
+        self._told[told.node] = _NodeWord(now, told, since, measures)
 
     def list_servers(self, now: float) -> ServersStatus:
         """As far as is known at `now`, seconds."""
         self._told = {node: each for node, each in self._told.items() if each.at >= now - GONE}
-        servers = [_judge(node, each, told) for node, told in self._told.items() for each in told.servers.servers]
+        home: dict[int, str] = {}  # a server that moves is told of by two nodes for a moment
+        for node, told in sorted(self._told.items(), key=lambda each: each[1].at):
+            for number, since in told.since.items():
+                if number not in home or since >= self._told[home[number]].since[number]:
+                    home[number] = node
+        servers = [
+            _judge(node, each, told)
+            for node, told in self._told.items()
+            for each in told.servers.servers
+            if home[each.number] == node
+        ]
         waits = [each for told in self._told.values() for each in told.servers.waits if each.seconds >= LONG]
         return ServersStatus(
             tuple(sorted(servers, key=lambda each: (each.report.number, each.node))),

@@ -18,6 +18,7 @@ from .adapters.client.shards import Part, Shard, Shards, shards
 from .adapters.readers.contract import BadRow, Columns, RecordReader
 from .adapters.readers.opened import RecordFiles, RecordShard, RecordShards
 from .adapters.readers.opened import open_files as open
+from .adapters.readers.query import open_query as query
 
 __all__ = [
     "BadRow",
@@ -30,6 +31,7 @@ __all__ = [
     "Shard",
     "Shards",
     "open",
+    "query",
     "shards",
 ]
 

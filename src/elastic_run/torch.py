@@ -8,6 +8,7 @@ Importing this loads torch.
 from .adapters.client.commits import StateLost as StateLost  # its public path is elastic_run.exceptions.StateLost
 from .adapters.torch.attempt import Attempt, HostsUpdated
 from .adapters.torch.checkpoint import Checkpoint
+from .adapters.torch.dense_parameters import on_servers
 from .adapters.torch.embedding import Embedding
 from .adapters.torch.leased_batches import ElasticIterableDataset, ElasticLoader, Records
 from .adapters.torch.lockstep_batches import ElasticBatchSampler
@@ -23,6 +24,7 @@ __all__ = [
     "HostsUpdated",
     "Records",
     "State",
+    "on_servers",
     "run",
 ]
 

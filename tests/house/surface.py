@@ -39,7 +39,7 @@ SURFACE = lists(
     """,
         "elastic_run.torch": """
         Attempt Checkpoint ElasticBatchSampler ElasticIterableDataset ElasticLoader Embedding HostsUpdated Records
-        State run
+        State on_servers run
     """,
         "elastic_run.trace": "mark span",
         "elastic_run.xgboost": "communicator_args",

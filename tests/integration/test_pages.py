@@ -416,7 +416,14 @@ PYTHON: Mapping[str, Run | str] = {
         job="",
         instead={"1_000_000": "19_999"},
     ),
+    """readers: recent = data.query("SELECT user, price FROM 'data/*.csv' WHERE price > 3", folder="rows")""": Run(
+        "from pathlib import Path\nfrom elastic_run import data\nPath('data').mkdir(exist_ok=True)\n"
+        "Path('data', 'z.csv').write_text('user,price,title\\n1,2.5,a\\n20000,3.5,b\\n')\n",
+        "assert 20_000 in recent.read(range(len(recent)))['user']\n",
+        job="",
+    ),
     "servers: from elastic_run import data, servers": "its model is left out; test_examples.py runs a whole one",
+    "servers: served = elastic.on_servers(model, optimizer)": "a part; test_dense_parameters.py has whole models",
     "servers: import keras": Run(
         "import numpy\n\n\ndef read(indices):\n    ids = numpy.array(indices)\n    return ids % 1000, ids % 2.0\n\n\n",
         job="keras",

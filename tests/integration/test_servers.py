@@ -105,6 +105,15 @@ def test_a_server_with_a_replica_that_is_lost_is_not_felt(tmp_path: Path) -> Non
     assert said.count("died by SIGKILL") == 2 and "counted [2.0] 12000" in said and "round 2" not in said
 
 
+def test_each_record_counts_once_in_a_model_on_servers_though_workers_and_servers_die(tmp_path: Path) -> None:
+    deaths = ("--die", "1:3:before", "2:2:after")
+    flags = ("--servers=2", "--max-restarts=2", "--same-failure-limit=0")
+    code, said = run_and_kill(tmp_path, *flags, *SLOW, "--by=dense", *deaths, after=("pushed 5", "have a second copy"))
+    assert code == 0, said
+    assert len(re.findall("dies (?:before|after) push", said)) == 2, said
+    assert "counted [12000.0] 12000" in said, said
+
+
 @pytest.mark.parametrize("fault", ["killed", "frozen"])
 def test_a_machine_that_is_lost_with_a_server_and_the_master_costs_no_record(job: Cluster, fault: str) -> None:
     job.start("A", "B", "C", nnodes="2:3", servers="2:3", script=SCRIPTS / "servers_count.py", args=("--pause=0.1",))

@@ -8,15 +8,16 @@ import argparse
 import ast
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from .mutants import MUTANTS
+from .mutants import MUTANTS, Mutant
 from .patterns import Binding, bindings, is_private, name_field
 from .planted import ROOT, product_modules
 
@@ -45,8 +46,16 @@ class Names:
         names: set[str] = set()
         functions: set[str] = set()
         passed: set[tuple[str, str]] = set()
+        written: set[str] = set()  # in code that the product writes
         for source in sources:
             for node in ast.walk(ast.parse(source)):
+                if isinstance(node, ast.JoinedStr):
+                    written |= {
+                        word
+                        for each in node.values
+                        if isinstance(each, ast.Constant)
+                        for word in re.findall(r"\w+", str(each.value))
+                    }
                 if isinstance(node, ast.Call):
                     called = _called(node)
                     passed |= {(called, keyword.arg) for keyword in node.keywords if keyword.arg}
@@ -56,7 +65,9 @@ class Names:
                     names.add(getattr(node, name_field(node)) or "")
                 if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
                     functions.add(node.name)
-        private = sorted(name for name in names if is_private(name) and not name.endswith("_"))
+                if isinstance(node, ast.ClassDef):
+                    passed |= {("__init_subclass__", keyword.arg) for keyword in node.keywords if keyword.arg}
+        private = sorted(name for name in names - written if is_private(name) and not name.endswith("_"))
         new = {name: f"{'__' if name.startswith('__') else '_'}renamed_{at}" for at, name in enumerate(private)}
         own = {(name if name in functions else "", keyword) for name, keyword in passed if name != "replace"}
         return cls(new, frozenset(own))
@@ -148,26 +159,31 @@ def _source(file: Path) -> str:
     return (ROOT / file).read_text(encoding="utf-8")
 
 
+def find_missed(mutants: Sequence[Mutant], folder: Path) -> Mapping[str, str]:
+    """Which of these are not seen in the renamed product, which is written into `folder`; and what was seen instead."""
+    write_product(folder)
+    run = subprocess.run(
+        [sys.executable, "-m", "tests.simulation.mutants", "--json", *(mutant.name for mutant in mutants)],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(folder / "src")},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    found = {line["name"]: line for line in map(json.loads, run.stdout.splitlines())}
+    answers = {mutant: found.get(mutant.name, {"rule": "", "what": "no answer"}) for mutant in mutants}
+    return {mutant.name: answer["what"][-300:] for mutant, answer in answers.items() if answer["rule"] != mutant.rule}
+
+
 def main() -> int:
     """See the module."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.renamed", description=__doc__)
     parser.add_argument("--keep", metavar="FOLDER", type=Path, help="write the copy here, and leave it")
     folder = parser.parse_args().keep
     with tempfile.TemporaryDirectory() as temporary:
-        folder = folder or Path(temporary) / "product"
-        write_product(folder)
-        run = subprocess.run(
-            [sys.executable, "-m", "tests.simulation.mutants", "--json"],
-            cwd=folder,
-            env={**os.environ, "PYTHONPATH": str(folder / "src")},
-            stdout=subprocess.PIPE,
-            text=True,
-            check=False,
-        )
-    found = {line["name"]: line for line in map(json.loads, run.stdout.splitlines())}
-    missed = [mutant for mutant in MUTANTS if found.get(mutant.name, {}).get("rule") != mutant.rule]
-    for mutant in missed:
-        print(f"{mutant.name}: {found.get(mutant.name, {}).get('what', 'no answer')[-300:]}")
+        missed = find_missed(MUTANTS, folder or Path(temporary) / "product")
+    for name, what in missed.items():
+        print(f"{name}: {what}")
     print(f"{len(MUTANTS) - len(missed)} of {len(MUTANTS)} planted defects are seen in the renamed product")
     return 1 if missed else 0
 

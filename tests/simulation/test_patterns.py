@@ -3,13 +3,15 @@
 import ast
 import itertools
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from ..sampling import sample
 from .mutants import MUTANTS
 from .patterns import Edit, Module, module_of, read_module
 from .planted import Outdated
-from .renamed import Names
+from .renamed import Names, find_missed
 from .seams import Seam
 
 SOURCE = """
@@ -116,3 +118,8 @@ def test_every_seam_is_public() -> None:
         if isinstance(each, Seam):
             each.find_target()
             assert not any(word.startswith("_") and word != "__init__" for word in each.name.split("."))
+
+
+def test_some_defects_are_seen_in_a_renamed_product(tmp_path: Path) -> None:
+    known = {mutant.name: mutant for mutant in MUTANTS}
+    assert not find_missed([known[name] for name in sample(known, 3, "renamed")], tmp_path / "product")

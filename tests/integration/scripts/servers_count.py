@@ -1,5 +1,7 @@
 """Trains a table that counts ids, by leased shards; rank 0 prints what it has counted. By torch or numpy.
 
+With `--by=dense` it is a parameter of a model on servers that counts all records, from what one worker begins with.
+
 With `--die ROUND:PUSHES:WHEN ...` the first worker that has made so many pushes in that round kills itself: "before"
 the next, "after" it (the ledger has not heard of it), or when it has marked the shard of one "done". At "exit" it ends
 as if all were well, and rank 0 does not. The pauses of `--pause` end where a file called hurry is there: the test has
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 parser = argparse.ArgumentParser()
 parser.add_argument("--records", type=int, default=6000)
 parser.add_argument("--commit", default="ack")
-parser.add_argument("--by", choices=["torch", "numpy"], default="torch")
+parser.add_argument("--by", choices=["torch", "numpy", "dense"], default="torch")
 parser.add_argument("--die", nargs="*", default=[])
 parser.add_argument("--loader", type=int, help="processes of an ElasticLoader; without it shards are looped over")
 parser.add_argument("--pause", type=float, default=0.0, help="seconds after each push, which is told")
@@ -60,12 +62,37 @@ def declare_table() -> tuple[Callable[[list[int]], object], Callable[[np.ndarray
 
         module = Embedding("counts", 1, servers.SGD(1.0), servers.Zeros())
         return lambda ids: (-module(torch.tensor(ids)).sum()).backward(), lambda ids: module.rows(torch.from_numpy(ids))
+    if options.by == "dense":
+        return declare_parameter()
     table = servers.Table("counts", 1, servers.SGD(1.0), servers.Zeros())
 
     def push(ids: list[int]) -> None:
         table.push(ids, -np.ones_like(table.pull(ids)))
 
     return push, table.rows
+
+
+def declare_parameter() -> tuple[Callable[[list[int]], object], Callable[[np.ndarray], np.ndarray]]:
+    """As `declare_table`; all records count in each number, and more than one number says that they differ."""
+    import torch
+
+    from elastic_run.torch import on_servers
+
+    unit = 1 << 20
+    model = torch.nn.ParameterList([torch.full((3, 700), unit * float(os.environ["RANK"])), torch.zeros(1)])
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    served = on_servers(model, optimizer)
+
+    def use(ids: list[int]) -> None:
+        optimizer.zero_grad()
+        (-len(ids) * model[0].sum()).backward()
+        optimizer.step()
+
+    def read(_: np.ndarray) -> np.ndarray:
+        served.pull()
+        return np.unique(model[0].detach().numpy()) - unit * (model[0].max().item() // unit)
+
+    return use, read
 
 
 def loop_over_shards(source: data.Shards) -> Iterator[tuple[list[int], Callable[[], None]]]:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elastic_run.adapters.readers import csv_index
+from elastic_run.adapters.readers import csv_index, kept_indexes
 from elastic_run.adapters.readers.csv_index import CsvIndex, Indexed, indexes_of, line_of
 from elastic_run.adapters.readers.csv_masks import BLOCK, find_records_fast, find_records_quickly
 from elastic_run.adapters.readers.csv_split import LINE_START, QUOTED
@@ -204,14 +204,14 @@ def test_an_index_is_kept_in_the_users_cache_where_the_folder_of_the_data_cannot
     path.parent.mkdir()
     path.write_bytes(b"1,2\n" * 100)
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
-    made = csv_index.tempfile.mkstemp
+    made = kept_indexes.tempfile.mkstemp
 
     def refused(*, dir: Path, prefix: str) -> tuple[int, str]:  # root may write everywhere
         if dir == path.parent:
             raise PermissionError
         return made(dir=dir, prefix=prefix)
 
-    monkeypatch.setattr(csv_index.tempfile, "mkstemp", refused)
+    monkeypatch.setattr(kept_indexes.tempfile, "mkstemp", refused)
     index_of(path)
     assert not kept(path).exists()
     [written] = (cache / "elastic-run" / "indexes").iterdir()

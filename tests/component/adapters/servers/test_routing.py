@@ -33,6 +33,11 @@ def test_each_id_goes_to_the_server_of_its_slot_and_comes_back_to_its_place(
     for number, server in enumerate(routes.servers):
         wanted = [id_ for id_ in ids if primary[slot_of(id_)] == server.number]
         assert grouped.take_part(grouped.ids, number).tolist() == wanted
+    shares = grouped.share_count(3 * len(ids) + 1)
+    parts = [len(grouped.take_part(grouped.ids, number)) for number in range(len(routes.servers))]
+    assert sum(shares) == 3 * len(ids) + 1 and all(
+        abs(share - 3 * part) <= 1 for share, part in zip(shares, parts, strict=True)
+    )
     rows = np.arange(2.0 * len(ids), dtype=np.float32).reshape(-1, 2)
     assert grouped.reorder_rows(rows)[grouped.find_places()].tolist() == rows.tolist()
 

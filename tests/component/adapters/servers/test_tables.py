@@ -196,7 +196,10 @@ def test_a_pull_of_more_than_an_answer_may_have_is_refused_before_its_rows_are_g
     tables = opened(TableSpec("wide", 4096, SGD(1.0), Zeros()))
     monkeypatch.setattr(rows.Rows, "read", None)
     reply, _ = tables.answer(PullRows(("wide",), 1), (np.arange(20_000),))
-    assert (reply.refused, reply.text) == ("misused", "312 MiB at a time, and 256 is the most: use smaller batches")
+    assert (reply.refused, reply.text) == (
+        "misused",
+        "312 MiB at a time, and 256 is the most: use smaller batches, or more servers",
+    )
 
 
 def test_a_pull_makes_no_row() -> None:

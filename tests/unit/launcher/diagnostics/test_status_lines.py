@@ -47,7 +47,7 @@ def test_parameter_servers_are_a_table_with_who_waits_for_them() -> None:
   SERVER  NODE  STATE             SLOTS    ROWS  MB   PULLS/s         PUSHES/s       SAVED
   0       a     answers           512+512  30    244  5.45 (0.12 ms)  5.39 (5.2 ms)  12 s ago
   1       b     starting for 3 s  0+0      0     0.0  -               -              -
-  every slot has a second copy
+  512 slots are not served yet
   table user: 30 rows (second copies included), 0.0 MB, 2.0 ids given for each that was pulled
   ranks 0-1 wait for parameter server 1 on node b, for 2 s
 """

@@ -35,6 +35,24 @@ def test_rates_are_taken_over_a_window_and_another_process_begins_anew() -> None
     assert seen.list_servers(94.0).servers[0].pulls is None
 
 
+def test_a_server_that_has_ended_takes_no_rate_below_zero() -> None:
+    seen = ServersSeen()
+    for second, pulls in ((0.0, 1000), (2.0, 1020), (4.0, 0)):
+        seen.take_word(told(pulls), second)
+    assert seen.list_servers(4.0).servers[0].pulls is None
+
+
+def test_a_server_that_moves_stands_once_where_it_was_told_of_last() -> None:
+    seen = ServersSeen()
+    for second in (0.0, 2.0):
+        seen.take_word(told(9, node="a"), second)
+    seen.take_word(told(0, node="b", incarnation="y"), 2.5)
+    seen.take_word(told(9, node="a"), 4.0)
+    assert [each.node for each in seen.list_servers(4.0).servers] == ["b"]
+    seen.take_word(told(9, node="a", number=1), 5.0)
+    assert [(each.node, each.report.number) for each in seen.list_servers(5.0).servers] == [("b", 0), ("a", 1)]
+
+
 def test_a_node_that_tells_nothing_any_more_is_forgotten() -> None:
     seen = ServersSeen()
     seen.take_word(told(1, node="b", number=1), 0.0)
