@@ -24,7 +24,8 @@ from ..servers.specs import Normal, TableSpec, Uniform
 from ..torch.embedding import Embedding
 from .commands import ModelTask
 from .errors import BadModel
-from .training import say_once, tables_folder
+from .saved_state import beside
+from .training import say_once
 from .user_model import UserModel, Value, describe, tensors_of
 
 SAMPLE: tuple[object, ...] = (None, "", "1", "a b c", -2.5, 2**62, "no such value", math.inf)
@@ -145,7 +146,7 @@ def _freeze_tables(module: nn.Module, task: ModelTask) -> None:
     for parent in list(module.modules()):
         for name, each in list(parent.named_children()):
             if isinstance(each, Embedding):
-                folder = tables_folder(task.state) / quote(each.spec.name, safe="")
+                folder = beside(task.state, "tables") / quote(each.spec.name, safe="")
                 ids, rows = (torch.as_tensor(np.load(folder / f"{kind}.npy")) for kind in ("ids", "rows"))
                 setattr(parent, name, ExportedEmbedding(each.spec, ids, rows, each.mode, each.dtype))
 

@@ -29,6 +29,7 @@ from ..readers.opened import RecordFiles, RecordShard
 from ..torch.checkpoint import read_part
 from .commands import ModelTask
 from .errors import BadModel
+from .saved_state import beside
 
 AUTO = "auto"
 
@@ -155,7 +156,7 @@ def declare_features(module: object, file: str) -> ModelFeatures | None:
 def summarize_records(looks: tuple[ColumnLook, ...], files: RecordFiles, task: ModelTask) -> Summary:
     """A summary of all records, made by all ranks. Raises BadModel, and what reading and leasing raise."""
     name = _identify(looks, files, task)
-    folder = task.state.with_name(f"{task.state.name}.features")
+    folder = beside(task.state, "features")
     result = folder / f"{name}.json"
     if not result.exists():
         _print_at_first_rank(f"looking once at {len(files):,} records, for the features: kept in {folder}")

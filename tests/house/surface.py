@@ -16,23 +16,23 @@ def lists(words: Mapping[str, str]) -> dict[str, list[str]]:
 SURFACE = lists(
     {
         "elastic_run": """
-        Context LaunchFailed Rounds __version__ compat context data exceptions features is_current_round jax launch models
-        rounds servers tensorflow torch trace xgboost
+        Context LaunchFailed Rounds __version__ compat context data exceptions features is_current_round jax launch
+        models rounds servers tensorflow torch trace xgboost
     """,
         "elastic_run.compat": "elastic_launch",
         "elastic_run.data": """
         BadRow Columns Part RecordFiles RecordReader RecordShard RecordShards Shard Shards open shards
     """,
         "elastic_run.exceptions": """
-        AgentGone AgentTimeout BadCheckpoint BadDataset BadEnvironment BadFeatures BadFiles BadModel BadRecords BadSampler
-        BadSamplerState BadShardsState ElasticRunError FileChanged LaunchFailed NoAgent NoLedger
+        AgentGone AgentTimeout BadCheckpoint BadDataset BadEnvironment BadFeatures BadFiles BadModel BadRecords
+        BadSampler BadSamplerState BadShardsState ElasticRunError FileChanged LaunchFailed NoAgent NoLedger
         ProcessGroupExists PushRefused RanksDiffer ReadersError RoundOver SamplerError SamplerMisused ServerFull
         ServerGone ServersError ShardsError ShardsMisused ShardsNotDone ShardsRefused StateLost TableMisused
         UnsupportedState UsageError WorldSizeRefused
     """,
         "elastic_run.features": "Category Cross Features FittedFeatures IdSequence Numeric Words",
         "elastic_run.jax": "initialize",
-        "elastic_run.models": "main",
+        "elastic_run.models": "AUC main",
         "elastic_run.tensorflow": "Checkpoint Embedding Records ShardsDataset fit_shard shards_dataset",
         "elastic_run.servers": """
         Adagrad Adam FTRL LeastFrequent LeastRecent Momentum Normal OlderThan SGD Table Uniform Zeros export string_ids
@@ -54,6 +54,7 @@ MEMBERS = lists(
         alone broken close done formed next over planned register_sockets report_state standby
     """,
         "elastic_run.compat.elastic_launch": "",
+        "elastic_run.models.AUC": "compute_area from_values merge to_values",
         "elastic_run.data.Part": "",
         "elastic_run.data.BadRow": "position why",
         "elastic_run.data.Columns": "",
