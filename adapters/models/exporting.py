@@ -123,8 +123,11 @@ def export_model(user: UserModel, module: nn.Module, task: ModelTask) -> None:
     fitted = FittedFeatures(features.fitted.facts)
     sample: dict[str, list[object]] = {column: list(SAMPLE) for column in fitted.columns}
     module.eval()
-    with torch.no_grad():
-        wanted = user.compute_output(module, fitted(sample))
+    try:
+        with torch.no_grad():
+            wanted = user.compute_output(module, fitted(sample))
+    except Exception as error:  # a user's code raises anything
+        raise BadModel(f"{task.model}: the module cannot take missing and unseen values ({error})") from error
     writing = folder.with_name(f".{folder.name}.{os.getpid()}.part")
     shutil.rmtree(writing, ignore_errors=True)
     writing.mkdir(parents=True)

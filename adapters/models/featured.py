@@ -107,9 +107,13 @@ class ModelFeatures:
         self.fitted = fit_features(declared, summary)
 
     def call_forward(self, forward: Callable[..., object]) -> object:
-        """What `forward` returns: with these features, if it takes an argument."""
+        """What `forward` returns: with these features, if it needs an argument, or has one of that name."""
         given = inspect.signature(forward).parameters
-        return forward(self.fitted) if given else forward()
+        if "features" in given:
+            return forward(features=self.fitted)
+        kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        needed = (each for each in given.values() if each.kind in kinds and each.default is inspect.Parameter.empty)
+        return forward(self.fitted) if any(needed) else forward()
 
     def feed(self, columns: Columns, *, labelled: bool) -> tuple[dict[str, Tensor], Any]:  # Any: an array or a tensor
         """Inputs by the features' names, and labels; None where they are not needed. Raises BadModel."""
