@@ -177,6 +177,7 @@ class Agent:
             lambda: inbox.state.known,
             partial(master_client.answer_clocks, leads),
             leads.served,
+            output.say,
         )
         self._worker_server = machine.worker_server(
             CallHandler(

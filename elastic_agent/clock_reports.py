@@ -11,6 +11,7 @@ from ..adapters.client.channel import Back, Call
 from ..master.data.worker_clocks import LowestClock, NodeClocks, WorkerClock
 from ..rendezvous.base.tasks import Tasks
 from ..rendezvous.wire.values import Malformed, decode, encode
+from .say_once import SayOnce
 
 AGAIN_SECONDS = 1.0
 """Between two times that all is told."""
@@ -22,11 +23,13 @@ class ClockReports:
     Args:
         ask_master: asks whoever leads the job, as often as it takes.
         tasks: end before nobody asks any more.
+        say: prints one line for a person.
     """
 
-    def __init__(self, ask_master: Callable[[Call], Awaitable[Back]], tasks: Tasks) -> None:
+    def __init__(self, ask_master: Callable[[Call], Awaitable[Back]], tasks: Tasks, say: Callable[[str], None]) -> None:
         self._ask_master = ask_master
         self._tasks = tasks
+        self._say = SayOnce(say)
         self._repeating: asyncio.Task[None] | None = None
         self._last: dict[int, WorkerClock] = {}  # by rank
         self._lowest = 0
@@ -56,4 +59,9 @@ class ClockReports:
     async def _repeat(self) -> None:
         while True:
             await asyncio.sleep(AGAIN_SECONDS)
-            await self._tell_all(0)
+            trouble = ""
+            try:
+                await self._tell_all(0)
+            except Exception as error:  # noqa: BLE001  whatever it is: a next master waits for this word
+                trouble = f"cannot tell the job's master the workers' clocks, and tries again: {error!r}"
+            self._say("clocks", trouble)

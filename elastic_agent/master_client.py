@@ -78,6 +78,7 @@ class Link:
         clocks: has this agent's own master answer for the workers' clocks, while it is the job's.
         known: what this agent knows of the job's rounds; nothing where it has no workers.
         served: as `stepped`, of this node's parameter servers.
+        say: prints one line for a person.
 
     Attributes:
         trouble: why the last attempt came to nothing, in words.
@@ -92,6 +93,7 @@ class Link:
     _known: Callable[[], KnownRound] = KnownRound
     _clocks: Callable[[Caller, Call], Awaitable[Back]] | None = None
     _served: Callable[[NodeServers], bool] = lambda _: False
+    _say: Callable[[str], None] = print
 
     def __post_init__(self) -> None:
         self._connection: Connection | None = None
@@ -129,7 +131,7 @@ class Link:
         if self._reports is None:
             from .clock_reports import ClockReports  # here, because few jobs have clocks
 
-            self._reports = ClockReports(self._ask_clocks, self._tasks)
+            self._reports = ClockReports(self._ask_clocks, self._tasks, self._say)
         return await self._reports.answer(told)
 
     async def _ask_clocks(self, told: Call) -> Back:

@@ -138,14 +138,7 @@ class Master:
         self._clocks: ClockService | None = None
         self.over = False
         self.ledgers = Ledgers(
-            store,
-            keys,
-            publisher.leadership,
-            self._current,
-            say=say,
-            now=now,
-            ended=lambda: self._controller.ended_ranks,
-            waits=self._waits,
+            store, keys, publisher.leadership, self._current, say=say, now=now, ended=self._list_ended, waits=waits
         )
 
     async def run(self) -> Header:
@@ -211,13 +204,7 @@ class Master:
         if self._clocks is None:
             from .data.clock_service import ClockService  # here, because few jobs bound how far workers are apart
 
-            self._clocks = ClockService(
-                self._current,
-                lambda: self._controller.ended_ranks,
-                self._adopted,
-                say=self._say,
-                now=self._now,
-            )
+            self._clocks = ClockService(self._current, self._list_ended, self._adopted, say=self._say, now=self._now)
         return self._clocks
 
     def stepped(self, told: Stepped) -> None:
@@ -227,6 +214,9 @@ class Master:
     def served(self, told: NodeServers) -> None:
         """A node has told of its parameter servers."""
         self._servers.take_word(told, self._now())
+
+    def _list_ended(self) -> frozenset[int]:
+        return self._controller.ended_ranks
 
     def _current(self) -> Current | None:
         header = self._controller.header
@@ -283,6 +273,14 @@ class Master:
         member = member if member and member.node == node else None
         order = item.create_revision
         self._tell(events.Registered(node, member, order, self._store.reached(order), unreadable(item.value)))
+        if member and member.report.exits:
+            self._wake_workers()
+
+    def _wake_workers(self) -> None:
+        """The round, or who has ended in it, may be others: workers that wait for those may go on."""
+        self.ledgers.look()
+        if self._clocks:
+            self._clocks.look_again()
 
     # -- the controller ---------------------------------------------------------------------------------------------
 
@@ -377,15 +375,16 @@ class Master:
                     await self._read_nodes()
                 self._tell(events.Abandoned(done))
             case effects.Publish():
+                if effect.header.state == "succeeded" and (left := await self.ledgers.find_left(self._adopted > 0)):
+                    self._tell(events.DataLeft(left))
+                    return None
                 await self._publish(effect)
                 what, reason, number = effect.what, effect.header.reason, effect.header.number
                 self._trace.since(
                     effect.begun, "decision", ROW, until=decided, what=what, code=reason.code, reason=reason
                 )
                 self._trace.since(decided, "publish", ROW, what=what, round=number)
-                self.ledgers.look()
-                if self._clocks:
-                    self._clocks.look_again()
+                self._wake_workers()
                 await asyncio.sleep(0)
             case effects.Wait(until):
                 if self._controller.phase == "leading":

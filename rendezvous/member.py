@@ -4,7 +4,7 @@ State, not messages: a report is the whole truth about the node, written over th
 reads the reports and knows what the last master knew, so nothing is lost in a failover.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Literal
 
 from .base.frozen import dataclass, field
@@ -27,6 +27,9 @@ MAX_WORKERS = 1 << 16
 
 MAX_WORKER_PORTS = 2_048
 """Ports that one node holds for its workers."""
+
+WORD_BITS = 32
+"""Local ranks in one number of a set of them."""
 
 
 def out_of_memory(oom_kills: int) -> str:
@@ -199,6 +202,7 @@ class Report:
     `leases`: workers of `round` here lease shards whose position is in checkpoints, to which all return together.
     `stalled`: so often a worker of `round` here has been without progress for longer than its history allows.
     `strained`: so often this node has come near a limit: its memory, its processes, a worker's open files.
+    `ended`: local ranks of `round` that ended with 0 and for which `exits` has no room, as `write_ranks` has them.
     """
 
     state: State = "waiting"
@@ -214,6 +218,21 @@ class Report:
     leases: bool = False
     stalled: Number = 0
     strained: Number = 0
+    ended: Annotated[tuple[Number, ...], Count(MAX_WORKERS // WORD_BITS)] = ()
+
+
+def write_ranks(local_ranks: Iterable[int]) -> tuple[int, ...]:
+    """A set of local ranks in as little as it takes: a bit each, WORD_BITS in a number."""
+    words: list[int] = []
+    for rank in local_ranks:
+        words += [0] * (rank // WORD_BITS + 1 - len(words))
+        words[rank // WORD_BITS] |= 1 << rank % WORD_BITS
+    return tuple(words)
+
+
+def read_ranks(words: Iterable[int]) -> list[int]:
+    """What `write_ranks` has written, ascending."""
+    return [at * WORD_BITS + bit for at, word in enumerate(words) for bit in range(WORD_BITS) if word >> bit & 1]
 
 
 @dataclass(frozen=True, slots=True)

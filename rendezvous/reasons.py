@@ -23,7 +23,7 @@ NAMED = 4
 DAY = 86400.0
 """Seconds."""
 
-_OVERRIDE = "--same-failure-limit=0 restarts anyway"
+_OVERRIDE = " (--same-failure-limit=0 restarts anyway)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,16 +324,13 @@ class PeerLost(Tagged):
 
 
 @dataclass(frozen=True, slots=True)
-class EndedEarly(Tagged):
+class EndedEarly(Sentence):
     """A worker ended with exit code 0, and `peer` lost it."""
 
     node: Name
     rank: Number
     peer: PeerLost
-
-    def __str__(self) -> str:
-        ended = f"rank {self.rank} on node {self.node} ended with exit code 0"
-        return f"{ended} while other ranks still needed it; {self.peer}"
+    words = "rank {0.rank} on node {0.node} ended with exit code 0 while other ranks still needed it; {0.peer}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -382,16 +379,13 @@ class RestartsSpent(Sentence):
 
 
 @dataclass(frozen=True, slots=True)
-class SameFailure(Tagged):
+class SameFailure(Sentence):
     """One failure so many times in a row, each within `seconds` of the start."""
 
     what: IncidentReason
     times: Number
     seconds: float
-
-    def __str__(self) -> str:
-        times = f"{self.times} times in a row, each within {self.seconds:g} s of the start"
-        return f"{self.what}; the same failure {times} ({_OVERRIDE})"
+    words = "{0.what}; the same failure {0.times} times in a row, each within {0.seconds:g} s of the start" + _OVERRIDE
 
 
 @dataclass(frozen=True, slots=True)
@@ -404,13 +398,11 @@ class StartsFailed(Sentence):
 
 
 @dataclass(frozen=True, slots=True)
-class CannotBeFixed(Tagged):
+class CannotBeFixed(Sentence):
     """Every rank has a failure that lies in what was started."""
 
     what: IncidentReason
-
-    def __str__(self) -> str:
-        return f"{self.what}; every rank failed in the same way, and a restart cannot fix it ({_OVERRIDE})"
+    words = "{0.what}; every rank failed in the same way, and a restart cannot fix it" + _OVERRIDE
 
 
 FaultReason = IncidentReason | RestartsSpent | SameFailure | StartsFailed | CannotBeFixed
@@ -489,6 +481,12 @@ class StandsStill(Sentence):
 
 
 @dataclass(frozen=True, slots=True)
+class RecordsLeft(Sentence):
+    what: Words
+    words = "every worker ended with exit code 0, and one of them left {0.what} begun, which is nobody's"
+
+
+@dataclass(frozen=True, slots=True)
 class AllLeaving(Tagged):
     nodes: Nodes
 
@@ -561,6 +559,7 @@ Reason = (
     | AllSucceeded
     | NoNodeFit
     | StandsStill
+    | RecordsLeft
     | AllLeaving
 )
 """Why `round.decide` decided as it did."""

@@ -94,7 +94,7 @@ class Leaser:
         begun: by shard index, what was given out and is not done; parts do not follow that.
         marks: what was said, and not sent.
         granted: by shard index, the number of its lease, where its gradients go to tables.
-        pushing: a shard of which a push is on its way, or has failed.
+        pushing: a shard of which a push is on its way, or may come to a server still.
         rest: of a shard in parts, one of which is done: from which record on the next part is.
         outstanding: the request whose answer is not known.
         ended: there will be no more leases.

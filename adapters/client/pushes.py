@@ -5,7 +5,24 @@ The servers' client (`adapters/servers/session.py`) registers itself here when a
 
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import NamedTuple, Protocol
+
+
+class StepRecords(NamedTuple):
+    """What all ranks together train on in one step.
+
+    Attributes:
+        dataset: names the records and their orders.
+        epoch: whose order.
+        round: of the ranks.
+        begin, end: in that order.
+    """
+
+    dataset: str
+    epoch: int
+    round: int
+    begin: int
+    end: int
 
 
 class Pushes(Protocol):
@@ -26,6 +43,28 @@ class Pushes(Protocol):
 
     def push(self, dataset: str, shard_index: int, lease: int, begin: int, end: int) -> None:
         """Returns when what is known of these records of the shard is applied."""
+        ...
+
+    def settle_steps(self, dataset: str, round: int, position: tuple[int, int]) -> list[tuple[int, int]]:
+        """The first of a round, on each rank: decides on the step that an earlier round may have left prepared.
+
+        It is applied where the ranks' `position`, an epoch and how many of its records are done, contains it, and
+        dropped otherwise; what was pulled and not prepared is forgotten. Returns at what positions rows are, sorted:
+        the first is true of all. What lies before that of a row is not applied to it again.
+        """
+        ...
+
+    def prepare_step(self, step: StepRecords, rank: int, world: int) -> None:
+        """This rank's part of the step, divided by `world`, is with the servers when this returns, and not applied."""
+        ...
+
+    def apply_step(self, step: StepRecords) -> None:
+        """All ranks have prepared the step, and none can undo it. Returns when it is applied."""
+        ...
+
+    @property
+    def in_doubt(self) -> bool:
+        """A push may still come to a server: a shard that it is of is not given back under the same lease."""
         ...
 
     def rest(self) -> None:

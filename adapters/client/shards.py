@@ -177,8 +177,11 @@ class Shard:
             order, shard_index = self._leaser.layout.order, self._span.shard_index
             lease = self._leaser.granted.get(shard_index, 0)
             self._leaser.pushing = self._span
-            each.push(order, shard_index, lease, self.offset + self._progress, self.offset + count)
-            self._leaser.pushing = None
+            try:
+                each.push(order, shard_index, lease, self.offset + self._progress, self.offset + count)
+            finally:
+                if not each.in_doubt:
+                    self._leaser.pushing = None
 
 
 class Shards(Iterator[Shard]):

@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 from .managed_table import TableChange
 from .marks import Marks
 from .outbox import Outbox
-from .requests import BeginCopy, ConfirmCopy, CopyChange, CopyPush, CopyRows, EndCopy, Reply
+from .prepared import PreparedPart, PreparedSteps
+from .requests import BeginCopy, ConfirmCopy, CopyChange, CopyPrepared, CopyPush, CopyRows, EndCopy, Reply
 from .rows import Rows
 from .server_events import Arrays, CopiesWhole, Peer, SayWords, WantTurn
 from .slot_roles import SlotRoles, union_of
@@ -71,14 +72,15 @@ class Copies:
 
     Args:
         me: its incarnation.
-        tables, marks: what is copied.
+        tables, marks, prepared: what is copied.
         outbox: where to say it.
     """
 
-    def __init__(self, me: Peer, tables: Tables, marks: Marks, outbox: Outbox) -> None:
+    def __init__(self, me: Peer, tables: Tables, marks: Marks, prepared: PreparedSteps, outbox: Outbox) -> None:
         self._me = me
         self._tables = tables
         self._marks = marks
+        self._prepared = prepared
         self._outbox = outbox
         self._joining: dict[Peer, SlotSet] = {}
         self._version = 0
@@ -93,6 +95,11 @@ class Copies:
     def whole(self) -> dict[Peer, SlotSet]:
         """Slots whose copies must have each push before this server has it."""
         return self._whole
+
+    @property
+    def were_said(self) -> bool:
+        """The job's leader may have heard that all of this version are whole, and name them in the next."""
+        return self._said == self._version
 
     @property
     def are_under_way(self) -> bool:
@@ -180,6 +187,13 @@ class Copies:
             self._end_copy(peer, copy)
 
     def _end_copy(self, peer: Peer, copy: CopyUnderWay) -> None:
+        for part in self._prepared.take_slots(copy.slots):
+            tables = tuple(each.rows.spec.name for each in part.parts)
+            slots = write_slots(part.slots)
+            request = CopyPrepared(self._me, copy.number, tables, part.source, part.share, slots, self._version)
+            self._outbox.tell_peer(
+                peer, request, [array for each in part.parts for array in (each.ids, each.gradients)]
+            )
         names, arrays = self._marks.take_slots(copy.slots)
         self._outbox.tell_peer(
             peer, EndCopy(self._me, copy.number, write_slots(copy.slots), names, self._version), arrays
@@ -218,7 +232,10 @@ class Copies:
         self._outbox.add_effect(WantTurn())
 
     def take_answer(
-        self, peer: Peer, request: BeginCopy | CopyRows | CopyPush | CopyChange | EndCopy | ConfirmCopy, reply: Reply
+        self,
+        peer: Peer,
+        request: BeginCopy | CopyRows | CopyPush | CopyChange | CopyPrepared | EndCopy | ConfirmCopy,
+        reply: Reply,
     ) -> None:
         """Of what was told here."""
         if isinstance(request, ConfirmCopy):
@@ -236,7 +253,7 @@ class Copies:
                 self._told.add(peer)
                 self._outbox.add_effect(SayWords(f"a server that is to get a copy refuses it: {reply.text}"))
             copy.stalled, copy.closing, copy.ready = True, False, False
-        elif copy.stalled or isinstance(request, CopyPush | CopyChange):
+        elif copy.stalled or isinstance(request, CopyPush | CopyChange | CopyPrepared):
             pass
         elif isinstance(request, EndCopy):
             del self._active[peer]
@@ -277,12 +294,13 @@ class Arrivals:
     """The joining server's end.
 
     Args:
-        tables, marks: where a copy goes.
+        tables, marks, prepared: where a copy goes.
     """
 
-    def __init__(self, tables: Tables, marks: Marks) -> None:
+    def __init__(self, tables: Tables, marks: Marks, prepared: PreparedSteps) -> None:
         self._tables = tables
         self._marks = marks
+        self._prepared = prepared
         self._under_way: dict[Peer, tuple[int, SlotSet]] = {}
         self._whole: dict[Peer, SlotSet] = {}
         self._last: dict[Peer, int] = {}  # the number of the last copy that has begun
@@ -330,7 +348,9 @@ class Arrivals:
         self._last[request.sender] = request.number
         self._under_way[request.sender] = request.number, read_slots(request.slots)
 
-    def take_part(self, request: CopyRows | CopyPush | CopyChange | EndCopy, arrays: Arrays, reuse: bool) -> bool:
+    def take_part(
+        self, request: CopyRows | CopyPush | CopyChange | CopyPrepared | EndCopy, arrays: Arrays, reuse: bool
+    ) -> bool:
         """Whether it is of a copy that is under way. Raises TableMisused, ValueError. See `Rows.make` for `reuse`."""
         number, slots = self._under_way.get(request.sender, (0, NO_SLOTS))
         if number != request.number:
@@ -344,6 +364,10 @@ class Arrivals:
                 rows = self._tables.find_table(request.table)
                 rows.remove_ids(arrays[0])
                 rows.put_piece(arrays[1:], reuse)
+            case CopyPrepared():
+                parts = self._tables.read_push(request.tables, arrays, slots)
+                given = read_slots(request.slots) & slots
+                self._prepared.put_part(PreparedPart(request.source, request.share, tuple(parts), given))
             case EndCopy():
                 if (read_slots(request.slots) ^ slots).any():
                     return False

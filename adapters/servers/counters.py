@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...master.machine.parameter_servers import MOST_TOLD, ServerMeasure, TableMeasure
-from .requests import PullRows, PushGradients, Reply, Request
+from .requests import PrepareGradients, PullRows, PushGradients, Reply, Request
 from .rows import Rows
 from .server_events import Arrays
 
@@ -49,7 +49,7 @@ class ServerCounters:
         match request:
             case PullRows():
                 counts = tuple(each.size for each in arrays)  # not looked at yet: they may be of any shape
-            case PushGradients():
+            case PushGradients() | PrepareGradients():
                 counts = tuple(each.size for each in arrays[::2])
             case _:
                 counts = ()
@@ -78,7 +78,7 @@ class ServerCounters:
                     counter.pulled += count
                     counter.pulls += 1
                     counter.pull_seconds += seconds
-            case PushGradients(names):
+            case PushGradients(names) | PrepareGradients(names):
                 self._pushes += 1
                 self._push_seconds += seconds
                 for name, count in zip(names, asked.counts, strict=True):

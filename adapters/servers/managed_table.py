@@ -96,8 +96,15 @@ class ManagedTable:
             values[rare] = self._shared.read(self._shared.find(keys), keys)
         return values
 
+    def check_fits(self, ids: Array, reuse: bool = True) -> None:
+        """Raises TableFull where a push of these ids might, in whichever of its tables."""
+        self._rows.check_fits(ids)
+        if self._waiting is not None and self._shared is not None:
+            self._waiting.check_fits(ids)
+            self._shared.check_fits(SLOT_KEYS[np.flatnonzero(np.bincount(_slots_of(ids), minlength=SLOTS))])
+
     def prepare_push(self, ids: Array, gradients: Array) -> ManagedPush:
-        """Makes rows for it, and takes no step yet. Raises TableFull."""
+        """Makes rows for it, and takes no step yet. Raises TableFull where `check_fits` was not asked."""
         ids, gradients = self._rows.leave_out(ids, gradients)
         slots = _slots_of(ids)
         distinct = np.flatnonzero(np.bincount(slots, minlength=SLOTS))

@@ -51,12 +51,16 @@ class Marks:
         """In which of these slots the push is new. Raises RecordsRefused."""
         if source.begin >= source.end:
             raise RecordsRefused(f"{_describe(source)} are none")
+        self.check_lease(source)
+        return self.find_new(source, slots)
+
+    def check_lease(self, source: PushSource) -> None:
+        """Raises RecordsRefused where a later one has begun."""
         lease, _ = self._all.get((source.dataset, source.shard_index), (0, UNTOUCHED))
         if source.lease < lease:
             raise RecordsRefused(
                 f"{_describe(source)} are pushed under lease {source.lease}, which lease {lease} follows"
             )
-        return self.find_new(source, slots)
 
     def find_new(self, source: PushSource, slots: SlotSet) -> SlotSet:
         """As `judge`, whatever the lease: that is the primary's to judge."""

@@ -3,6 +3,7 @@
 For a script that runs without a launcher, in a debugger, say; and for rows that were exported and are only read.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import quote
 
@@ -13,12 +14,24 @@ from ...rendezvous.host.control_groups import usable_memory
 from .client import Answer, AskedServer, Exchange, Split
 from .errors import PushRefused, ServerFull, TableMisused
 from .marks import Marks, RecordsRefused
-from .requests import OpenTable, PullRows, PushGradients, ReadMarks, ReadPiece, Reply, Request
+from .prepared import PreparedPart, PreparedSteps, choose_step
+from .requests import (
+    ApplyStep,
+    OpenTable,
+    PrepareGradients,
+    PullRows,
+    PushGradients,
+    PushSource,
+    ReadMarks,
+    ReadPiece,
+    Reply,
+    Request,
+)
 from .routing import Routes
 from .rows import TableFull
 from .server_events import Arrays
 from .slot_sets import SlotSet
-from .tables import Tables, apply_parts, find_parts
+from .tables import TablePart, Tables, apply_parts, find_parts
 
 ALL_SLOTS: SlotSet = np.ones(SLOTS, np.bool_)
 
@@ -34,6 +47,7 @@ class OwnServer:
         self._tables = Tables(memory or usable_memory() // 2)
         self._marks = Marks()
         self._marks.hold_slots(ALL_SLOTS)
+        self._prepared = PreparedSteps()
         self._server = RunningServer(0, "own", "here")
         self._routes = Routes(SlotTable(1, servers=(self._server,), primary=(0,) * SLOTS))
 
@@ -91,12 +105,19 @@ class OwnServer:
                 return Reply(), self._tables.pull_rows(tables, arrays, ALL_SLOTS)
             case PushGradients(tables, source):
                 parts = self._tables.read_push(tables, arrays, ALL_SLOTS)
-                if not self._marks.judge(source, ALL_SLOTS).any():
-                    return Reply(), []
-                found = find_parts(parts)
-                self._tables.check_room(found)
-                apply_parts(found, reuse=True, at=source.at)
-                self._marks.advance(source, ALL_SLOTS)
+                if self._marks.judge(source, ALL_SLOTS).any():
+                    self._apply(source, parts)
+                return Reply(), []
+            case PrepareGradients(tables, source, share):
+                parts = tuple(self._tables.read_push(tables, arrays, ALL_SLOTS))
+                if (new := self._marks.judge(source, ALL_SLOTS)).any():
+                    self._prepared.put_part(PreparedPart(source, share, parts, new))
+                return Reply(), []
+            case ApplyStep():
+                source, parts = choose_step(self._prepared, self._marks, request, ALL_SLOTS)
+                if source is not None:
+                    self._apply(source, parts)
+                    self._prepared.forget_applied(source, ALL_SLOTS)
                 return Reply(), []
             case ReadMarks(dataset, shard_index, lease):
                 self._marks.begin_lease(dataset, shard_index, lease)
@@ -106,3 +127,10 @@ class OwnServer:
                 return Reply(count=following), [ids, values]
             case _:
                 raise TableMisused(f"{type(request).__name__} is for servers of a job, and this process has none")
+
+    def _apply(self, source: PushSource, parts: Sequence[TablePart]) -> None:
+        """Raises TableFull."""
+        found = find_parts(parts)
+        self._tables.check_room(found)
+        apply_parts(found, reuse=True, at=source.at)
+        self._marks.advance(source, ALL_SLOTS)

@@ -1,8 +1,11 @@
 """What is acknowledged: pushes, tables that are opened, leases that begin, one after the other (pure).
 
 Each goes to the backups first and is applied here when all have answered: so what the primary has, its backups have.
-Then it is answered. Also what was applied before goes to the backups again: of a primary that was a backup until now,
-the one before may be the backup, and need not have all that it told.
+Then it is answered. Where a backup has no room for it, the push is refused in that backup's slots, and goes on in the
+others, whose backups may have it: so both copies of a slot have the same pushes, in the same order. Whole copies that
+no table names yet hear of it after the backups, so that they have none that is refused. Also what was applied before
+goes to the backups again: of a primary that was a backup until now, the one before may be the backup, and need not have
+all that it told.
 
 A new version meanwhile: the push goes on in the slots whose primary this server still is, and its backups hear of it
 again, because some of them may have applied it; the worker, which hears "moved" where slots have gone, sends the same
@@ -19,13 +22,17 @@ from .copies import Copies
 from .errors import TableMisused
 from .marks import Marks, RecordsRefused
 from .outbox import Outbox
+from .prepared import PreparedPart, PreparedSteps, choose_step, wanted_of
 from .requests import (
+    ApplyStep,
     AskApplied,
     ForwardLease,
     ForwardOpen,
+    ForwardPrepare,
     ForwardPush,
     OpenTable,
     PeerRequest,
+    PrepareGradients,
     PushGradients,
     PushSource,
     ReadMarks,
@@ -38,12 +45,12 @@ from .slot_roles import SlotRoles
 from .slot_sets import NO_SLOTS, SlotSet, read_slots, write_slots
 from .tables import FoundPart, TablePart, Tables, apply_parts, find_parts
 
-Queued = OpenTable | PushGradients | ReadMarks
+Queued = OpenTable | PushGradients | PrepareGradients | ApplyStep | ReadMarks
 
 NOBODY_ASKS = 0
 """In place of a connection: who asked was answered."""
 
-Forwarded = ForwardOpen | ForwardPush | ForwardLease
+Forwarded = ForwardOpen | ForwardPush | ForwardPrepare | ForwardLease
 
 
 class RowsMissing(Exception):
@@ -56,11 +63,13 @@ class QueuedTask:
 
     Attributes:
         connection: of whoever asked.
-        request: what was asked.
+        request: what was asked; the push that a step has become which is to be applied.
         slots: those that it is for.
         found: of a push: what it has for each table.
         waiting: peers that must answer first, and what they were told.
+        backed: all backups have answered; who waits has a whole copy.
         cut: some of its slots have got another primary since it was asked.
+        full: why it is not applied in some of the slots that were asked for; empty: it is in all.
     """
 
     connection: Connection
@@ -68,7 +77,9 @@ class QueuedTask:
     slots: SlotSet
     found: list[FoundPart] = field(default_factory=list[FoundPart])
     waiting: dict[Peer, PeerRequest] = field(default_factory=dict[Peer, PeerRequest])
+    backed: bool = False
     cut: bool = False
+    full: str = ""
 
     @property
     def parts(self) -> list[TablePart]:
@@ -90,15 +101,18 @@ class PushQueue:
 
     Args:
         me: its incarnation.
-        tables, marks: what is changed.
+        tables, marks, prepared: what is changed.
         copies: from here: they hear of what is applied.
         outbox: where to say it.
     """
 
-    def __init__(self, me: Peer, tables: Tables, marks: Marks, copies: Copies, outbox: Outbox) -> None:
+    def __init__(
+        self, me: Peer, tables: Tables, marks: Marks, prepared: PreparedSteps, copies: Copies, outbox: Outbox
+    ) -> None:
         self._me = me
         self._tables = tables
         self._marks = marks
+        self._prepared = prepared
         self._copies = copies
         self._outbox = outbox
         self._roles = SlotRoles(0, NO_SLOTS, NO_SLOTS, {}, {}, {}, {})
@@ -107,7 +121,6 @@ class PushQueue:
         self._begun = 0
         self._resumed: deque[QueuedTask] = deque()  # pushes that an earlier version has begun
         self._doubts: list[Doubt] = []
-        self._withdrawn: list[QueuedTask] = []  # pushes that one had no room for, and another backup may have
 
     @property
     def is_pushing(self) -> bool:
@@ -172,6 +185,26 @@ class PushQueue:
                 new = self._marks.judge(source, task.slots)
                 task.found = find_parts(parts)
                 self._tables.check_room(_choose_found(task, new))
+            case PrepareGradients(names, source, _, _):
+                parts = self._tables.read_push(names, asked.arrays, task.slots)
+                task.slots = self._marks.judge(source, task.slots) if task.slots.any() else NO_SLOTS
+                task.found = find_parts([part.choose_slots(task.slots) for part in parts])
+                self._tables.check_room(task.found)
+            case ApplyStep():
+                self._begin_step(task, task.request)
+
+    def _begin_step(self, task: QueuedTask, request: ApplyStep) -> None:
+        """From here on a step that is to be applied is a push; of no slots where it is applied already.
+
+        Raises TableFull, RecordsRefused.
+        """
+        source, parts = choose_step(self._prepared, self._marks, request, task.slots)
+        if source is None:
+            task.slots = NO_SLOTS
+        names = tuple(part.rows.spec.name for part in parts)
+        task.request = PushGradients(names, source or wanted_of(request), request.version)
+        task.found = find_parts(parts)
+        self._tables.check_room(task.found)
 
     def _holders(self) -> dict[Peer, SlotSet]:
         """Who must have everything of which of this server's slots, before this server has it."""
@@ -183,9 +216,11 @@ class PushQueue:
     def _forward_task(self, task: QueuedTask) -> None:
         """Tells all backups; applied at once where there is none."""
         task.waiting.clear()
-        for peer in (holders := self._holders()):
+        task.backed = isinstance(task.request, PushGradients) and not task.slots.any()  # then nobody is told
+        for peer in self._roles.backups if not task.backed else ():
             self._forward_to(peer, task)
         if isinstance(task.request, OpenTable):
+            holders = self._holders()
             for peer in self._roles.joining:
                 if peer not in holders:
                     self._outbox.tell_peer(peer, ForwardOpen(self._me, task.request.table, self._roles.version))
@@ -198,37 +233,60 @@ class PushQueue:
                 request = ForwardOpen(self._me, table, version)
             case ReadMarks(dataset, shard_index, lease, _):
                 request = ForwardLease(self._me, dataset, shard_index, lease, version)
-            case PushGradients(names, source, _):
-                slots = self._holders()[peer] & task.slots
+            case PushGradients(names, source, _) | PrepareGradients(names, source, _, _) as pushed:
+                holders = self._copies.whole if task.backed else self._roles.backups
+                slots = holders.get(peer, NO_SLOTS) & task.slots
                 parts = [part.choose_slots(slots) for part in task.parts]
                 arrays = [array for part in parts for array in (part.ids, part.gradients)]
-                request = ForwardPush(self._me, names, source, write_slots(slots), version)
+                if isinstance(pushed, PrepareGradients):
+                    request = ForwardPrepare(self._me, names, source, pushed.share, write_slots(slots), version)
+                else:
+                    request = ForwardPush(self._me, names, source, write_slots(slots), version)
+            case ApplyStep():
+                raise AssertionError("a step that is applied is a push by then")
         task.waiting[peer] = request
         self._outbox.tell_peer(peer, request, arrays)
 
     def take_answer(self, peer: Peer, request: Forwarded, reply: Reply) -> None:
         """Of a backup. One that has no room has the asker refused. One that refuses otherwise is waited for until a
         new version says who is to be."""
-        had_copy = reply.refused == "copy" and peer in self._copies.whole
-        if had_copy:
+        pushed = isinstance(request, ForwardPush | ForwardPrepare)
+        lost = reply.refused == "copy" and pushed and self._is_of_copy(peer, request)
+        if lost:
             self._copies.lose_whole(peer)
         if (task := self._task) is None or task.waiting.get(peer) is not request:
             return
-        if had_copy and peer in self._holders():
-            self._forward_to(peer, task)  # of other slots, which it has
-        elif reply.refused == "full" or (reply.refused == "misused" and isinstance(request, ForwardOpen)):
-            self._withdraw(task, reply.refused, f"a server that keeps copies refuses: {reply.text}")
-            self.start_next()
-        elif had_copy or not reply.refused:
+        if reply.refused in ("full", "misused") and isinstance(request, ForwardOpen):
+            self._task = None
+            self._answer(task.connection, reply.refused, f"a server that keeps copies refuses: {reply.text}")
+            self._copies.wake_idle()
+        elif reply.refused == "full" and not task.backed:
+            self._leave_out(task, peer, reply)
+        elif (
+            reply.refused == "full" and not self._copies.were_said
+        ):  # else the next version names it, and it is told anew
+            self._copies.lose_whole(peer)
             del task.waiting[peer]
-            self._finish_task()
-            self.start_next()
+        elif lost or not reply.refused:
+            del task.waiting[peer]
+        self._finish_task()
+        self.start_next()
+
+    def _is_of_copy(self, peer: Peer, request: ForwardPush | ForwardPrepare) -> bool:
+        """Whether it was told as to one that has a whole copy."""
+        return bool((read_slots(request.slots) & self._copies.whole.get(peer, NO_SLOTS)).any())
 
     def _finish_task(self) -> None:
-        """Applies and answers what all backups have."""
+        """Applies and answers what all backups have, and all whole copies."""
         task = self._task
         if task is None or task.waiting:
             return
+        if not task.backed:
+            task.backed = True
+            for peer in self._copies.whole:
+                self._forward_to(peer, task)
+            if task.waiting:
+                return
         self._task = None
         match task.request:
             case OpenTable(table, _):
@@ -240,18 +298,26 @@ class PushQueue:
                 try:
                     count = self._apply_push(task, source) if task.slots.any() else 0
                 except TableFull as error:  # there was room when it was begun
-                    self._withdraw(task, "full", str(error))
-                    return
-                self._answer(task.connection, "moved" if task.cut else "", count=count)
+                    if any((slots & task.slots).any() for slots in self._holders().values()):
+                        raise RowsMissing(f"no room for a push that the backups have: {error}") from None
+                    task.full, count = str(error), 0
+                self._answer(task.connection, "moved" if task.cut else "full" if task.full else "", task.full, count)
+            case PrepareGradients(_, source, share, _):
+                if task.slots.any():
+                    self._prepared.put_part(PreparedPart(source, share, tuple(task.parts), task.slots))
+                self._answer(task.connection, "")
+            case ApplyStep():
+                raise AssertionError("a step that is applied is a push by then")
         self._copies.wake_idle()
 
-    def _withdraw(self, task: QueuedTask, refused: Refusal, text: str) -> None:
-        """It is not done here. Where the asker does not send it again, its marks tell backups that have it."""
-        self._task = None
-        if isinstance(task.request, PushGradients):
-            self._withdrawn.append(task)
-        self._answer(task.connection, "moved" if task.cut else refused, text)
-        self._copies.wake_idle()
+    def _leave_out(self, task: QueuedTask, peer: Peer, reply: Reply) -> None:
+        """A push is not applied in the slots whose backup has no room for it, and has not applied it before."""
+        out = task.slots & self._roles.backups.get(peer, NO_SLOTS) & ~read_slots(reply.applied)
+        if out.any():
+            task.full = f"a server that keeps copies refuses: {reply.text}"
+        task.slots = task.slots & ~out
+        task.found = find_parts([part.choose_slots(task.slots) for part in task.parts])
+        del task.waiting[peer]
 
     def _apply_push(self, task: QueuedTask, source: PushSource) -> int:
         new = self._marks.find_new(source, task.slots)
@@ -260,14 +326,9 @@ class PushQueue:
         found = _choose_found(task, new)
         changes = apply_parts(found, reuse=not self._copies.are_under_way, at=source.at)
         self._marks.advance(source, task.slots)
-        self._withdrawn = [each for each in self._withdrawn if not self._is_applied(each)]
+        self._prepared.forget_applied(source, task.slots)
         self._copies.send_applied([each.part for each in found], changes, new)
         return sum(len(each.part.ids) for each in found)
-
-    def _is_applied(self, task: QueuedTask) -> bool:
-        """Whether all of a push is in all of its slots."""
-        assert isinstance(task.request, PushGradients)
-        return not (task.slots & ~self._marks.find_applied(task.request.source, task.slots)).any()
 
     def reconnect_peer(self, peer: Peer) -> None:
         """Its connection was lost: it is told again what it has not answered."""
@@ -286,9 +347,6 @@ class PushQueue:
                 self._follow_push(task, task.request)
             else:
                 self._answer(task.connection, "moved")
-        for task in self._withdrawn:
-            self._doubt_withdrawn(task)
-        self._withdrawn = [task for task in self._withdrawn if task.slots.any()]
         for doubt in doubts:
             names = tuple(part.rows.spec.name for part in doubt.parts)
             request = PushGradients(names, doubt.source, roles.version)
@@ -307,22 +365,14 @@ class PushQueue:
         self._split_push(task, request.source, task.parts)
 
     def _split_push(self, task: QueuedTask, source: PushSource, parts: Sequence[TablePart]) -> None:
-        """It goes on where this server is the primary, and is in doubt where it is the backup."""
-        self._keep_mine(task, source, parts)
-        if task.slots.any():
-            self._resumed.append(task)
-
-    def _keep_mine(self, task: QueuedTask, source: PushSource, parts: Sequence[TablePart]) -> None:
-        """Where another is the primary now, and this server the backup, it may have been applied there: in doubt."""
+        """It goes on where this server is the primary. Where another is now, and this server the backup, it may have
+        been applied there: in doubt."""
         if (doubtful := task.slots & self._roles.kept).any():
             self._doubts.append(Doubt(source, [part.choose_slots(doubtful) for part in parts], doubtful))
         task.slots = task.slots & self._roles.mine
         task.found = find_parts([part.choose_slots(task.slots) for part in parts])
-
-    def _doubt_withdrawn(self, task: QueuedTask) -> None:
-        """It does not go on."""
-        assert isinstance(task.request, PushGradients)
-        self._keep_mine(task, task.request.source, task.parts)
+        if task.slots.any():
+            self._resumed.append(task)
 
     def is_in_doubt(self, peer: Peer) -> bool:
         """Whether that primary has to say first what it has applied."""
@@ -361,6 +411,7 @@ class PushQueue:
             apply_parts(find_parts(chosen), reuse=not self._copies.are_under_way, at=source.at)
         if slots.any():
             self._marks.advance(source, slots)
+            self._prepared.forget_applied(source, slots)
 
 
 def _choose_found(task: QueuedTask, new: SlotSet) -> list[FoundPart]:

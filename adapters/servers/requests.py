@@ -79,6 +79,53 @@ class PushGradients(Tagged):
 
 
 @dataclass(frozen=True, slots=True)
+class StepShare:
+    """Whose part of a step of all ranks something is.
+
+    Attributes:
+        rank: of these.
+        world: how many ranks have a part each.
+    """
+
+    rank: Number
+    world: Number
+
+
+@dataclass(frozen=True, slots=True)
+class PrepareGradients(Tagged):
+    """One rank's part of a step of all ranks: kept, and not applied, until `ApplyStep` says that the step counts.
+
+    Arrays as with `PushGradients`. In `source`, which but for the time is the same on all ranks, the shard is an epoch,
+    and the lease the round of the ranks. Answered when the backups have it, too. To send it again does no harm.
+    """
+
+    tables: Names
+    source: PushSource
+    share: StepShare
+    version: Number
+
+
+WHOLE_EPOCH = (1 << 53) - 1
+"""In place of the end of an epoch's last step."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyStep(Tagged):
+    """The records of an epoch before `end` are in the model: the step up to there, which all ranks have prepared under
+    this lease or an earlier one, is applied; nothing changes where it is already.
+
+    Refused with "records" where the slots are not as far, and some rank has not prepared it. Answered when the backups
+    have applied it.
+    """
+
+    dataset: Name
+    shard_index: Number
+    lease: Number
+    end: Number
+    version: Number
+
+
+@dataclass(frozen=True, slots=True)
 class ReadMarks(Tagged):
     """Wants to know how far a shard is applied; from then on its earlier leases push nothing more.
 
@@ -109,7 +156,7 @@ class Ping(Tagged):
     """Answered at once, with `Reply.measure`."""
 
 
-WorkerRequest = OpenTable | PullRows | PushGradients | ReadMarks | ReadPiece | Ping
+WorkerRequest = OpenTable | PullRows | PushGradients | PrepareGradients | ApplyStep | ReadMarks | ReadPiece | Ping
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +179,18 @@ class ForwardPush(Tagged):
     sender: Incarnation
     tables: Names
     source: PushSource
+    slots: Slots
+    version: Number
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardPrepare(Tagged):
+    """To a backup, before the primary keeps it: as `PrepareGradients`, of these slots; refused as `ForwardPush` is."""
+
+    sender: Incarnation
+    tables: Names
+    source: PushSource
+    share: StepShare
     slots: Slots
     version: Number
 
@@ -197,6 +256,19 @@ class CopyChange(Tagged):
 
 
 @dataclass(frozen=True, slots=True)
+class CopyPrepared(Tagged):
+    """What a rank has prepared in these slots of a copy; all rows of the copy are there. Arrays as `PushGradients`."""
+
+    sender: Incarnation
+    number: Number
+    tables: Names
+    source: PushSource
+    share: StepShare
+    slots: Slots
+    version: Number
+
+
+@dataclass(frozen=True, slots=True)
 class EndCopy(Tagged):
     """All rows of a copy of these slots are there. With it come its marks, as `Marks.take_slots` gives them.
 
@@ -236,11 +308,13 @@ class AskApplied(Tagged):
 PeerRequest = (
     ForwardOpen
     | ForwardPush
+    | ForwardPrepare
     | ForwardLease
     | BeginCopy
     | CopyRows
     | CopyPush
     | CopyChange
+    | CopyPrepared
     | EndCopy
     | ConfirmCopy
     | AskApplied
@@ -263,7 +337,7 @@ class Reply:
         count: rows that were changed; rows of the table; the next piece.
         marks: how many records of the shard, from its beginning, are applied: each number that is true of some slot
             whose primary this server is, sorted; one of them at least, where it is the primary of any.
-        applied: see `AskApplied`.
+        applied: see `AskApplied`; of a `ForwardPush` that is "full", the slots in which it was applied before.
         measure: see `Ping`.
     """
 

@@ -107,8 +107,7 @@ class Rows:
         if not missing.any():
             return rows
         free = self._free[: self._freed if reuse else 0]
-        if self.end + int(missing.sum()) - len(free) > self._most:
-            raise TableFull(f"table {self.spec.name!r}: more rows than there is room for")
+        self._check_missing(missing, len(free))
         for part in np.flatnonzero(self._held + missing > (self._masks + np.uint64(1)) * FULL):
             self._lengthen(int(part), int(missing[part]))
         fresh = np.empty(int(missing.sum()), np.int64)
@@ -118,6 +117,18 @@ class Rows:
         self._freed -= used
         self._begin_rows(ids[fresh[:made]], rows[fresh[:made]])
         return rows
+
+    def check_fits(self, ids: Array, reuse: bool = True) -> None:
+        """Raises TableFull where `make` would, for those of these ids that have no row."""
+        if self.end + len(ids) > self._most or int(self._held.max()) + len(ids) > self._keys.shape[1] * FULL:
+            self._check_missing(kernels.count_parts(ids[self.find(ids) < 0]), self._freed if reuse else 0)
+
+    def _check_missing(self, missing: Array, free: int) -> None:
+        """Raises TableFull where there is no room for so many rows more in each part of the index."""
+        if self.end + int(missing.sum()) - free > self._most:
+            raise TableFull(f"table {self.spec.name!r}: more rows than there is room for")
+        if (self._held + missing > self._keys.shape[1] * FULL).any():
+            raise TableFull(f"table {self.spec.name!r}: its ids' hashes are not spread over its index")
 
     def has_rows(self, slots: SlotSet) -> bool:
         """Whether there are any of these slots."""
@@ -265,8 +276,6 @@ class Rows:
         before = after = int(self._masks[part]) + 1
         while self._held[part] + more > after * FULL:
             after *= 2
-        if after > self._keys.shape[1]:
-            raise TableFull(f"table {self.spec.name!r}: its ids' hashes are not spread over its index")
         kernels.lengthen_part(self._keys[part], self._places[part], before, after)
         self._masks[part] = after - 1
 

@@ -2,6 +2,7 @@
 
     server_events.py  what happens, and what it wants done
     push_queue.py     what is acknowledged: backups first, one after the other
+    prepared.py       steps of all ranks that are not applied yet
     copies.py         slots on their way from one server to another
     tables.py         rows; marks.py: how far each shard is in them
 
@@ -17,21 +18,26 @@ from .copies import Arrivals, Copies
 from .errors import TableMisused
 from .marks import Marks
 from .outbox import Outbox
+from .prepared import PreparedPart, PreparedSteps
 from .push_queue import PushQueue, RowsMissing
 from .requests import (
+    ApplyStep,
     AskApplied,
     BeginCopy,
     ConfirmCopy,
     CopyChange,
+    CopyPrepared,
     CopyPush,
     CopyRows,
     EndCopy,
     ForwardLease,
     ForwardOpen,
+    ForwardPrepare,
     ForwardPush,
     OpenTable,
     PeerRequest,
     Ping,
+    PrepareGradients,
     PullRows,
     PushGradients,
     ReadMarks,
@@ -55,6 +61,9 @@ from .slot_roles import SlotRoles, read_roles
 from .slot_sets import NO_SLOTS, SlotSet, read_slots, write_slots
 from .tables import Tables
 
+CopyPart = CopyRows | CopyPush | CopyChange | CopyPrepared | EndCopy
+"""Of a copy that is under way, whatever version it was sent under."""
+
 
 class ServerMachine:
     """One server.
@@ -69,9 +78,10 @@ class ServerMachine:
         self._tables = Tables(memory)
         self._marks = Marks()
         self._outbox = Outbox()
-        self._copies = Copies(incarnation, self._tables, self._marks, self._outbox)
-        self._arrivals = Arrivals(self._tables, self._marks)
-        self._queue = PushQueue(incarnation, self._tables, self._marks, self._copies, self._outbox)
+        self._prepared = PreparedSteps()
+        self._copies = Copies(incarnation, self._tables, self._marks, self._prepared, self._outbox)
+        self._arrivals = Arrivals(self._tables, self._marks, self._prepared)
+        self._queue = PushQueue(incarnation, self._tables, self._marks, self._prepared, self._copies, self._outbox)
         self._roles = SlotRoles(0, NO_SLOTS, NO_SLOTS, {}, {}, {}, {})
         self._read_slots = False  # a table that has slots
         self._removing = False  # a turn for that was asked for
@@ -154,6 +164,7 @@ class ServerMachine:
 
     def _forget_slots(self, slots: SlotSet) -> None:
         self._tables.forget_slots(slots)
+        self._prepared.forget_slots(slots)
         if not self._removing and self._tables.has_rows(slots):
             self._removing = True
             self._outbox.add_effect(WantTurn())
@@ -184,7 +195,15 @@ class ServerMachine:
         match asked.request:
             case Ping():
                 self._answer(asked, Reply())
-            case OpenTable() | PullRows() | PushGradients() | ReadMarks() | ReadPiece() as request:
+            case (
+                OpenTable()
+                | PullRows()
+                | PushGradients()
+                | PrepareGradients()
+                | ApplyStep()
+                | ReadMarks()
+                | ReadPiece() as request
+            ):
                 if request.version > self.version:
                     self._parked.append(asked)
                 elif request.version < self.version:
@@ -215,7 +234,7 @@ class ServerMachine:
     def _take_told(self, asked: ServerAsked, request: PeerRequest) -> None:
         """What another server asks. Of a version that is to be read here, it waits."""
         try:
-            if request.version < self.version and not isinstance(request, CopyRows | CopyPush | CopyChange | EndCopy):
+            if request.version < self.version and not isinstance(request, CopyPart):
                 self._answer(asked, Reply("moved"))
             elif request.version > self.version or self._must_wait(request):
                 self._parked.append(asked)
@@ -233,7 +252,9 @@ class ServerMachine:
             self._forget_slots(slots | self._arrivals.forget_copy(request.sender, slots))
             self._marks.hold_slots(self._whole_slots())
             return self._tables.has_rows(slots)
-        return isinstance(request, ForwardPush | ForwardLease) and self._queue.is_in_doubt(request.sender)
+        return isinstance(request, ForwardPush | ForwardPrepare | ForwardLease) and self._queue.is_in_doubt(
+            request.sender
+        )
 
     def _take_parked(self) -> None:
         parked, self._parked = self._parked, []
@@ -249,14 +270,24 @@ class ServerMachine:
                 slots = read_slots(text)
                 if not self._has_from(sender, slots):
                     return Reply("copy")
-                self._queue.follow_push(source, self._tables.read_push(names, asked.arrays, slots), slots)
+                try:
+                    self._queue.follow_push(source, self._tables.read_push(names, asked.arrays, slots), slots)
+                except TableFull as error:
+                    return Reply("full", str(error), applied=write_slots(self._marks.find_applied(source, slots)))
+            case ForwardPrepare(sender, names, source, share, text, _):
+                slots = read_slots(text)
+                if not self._has_from(sender, slots):
+                    return Reply("copy")
+                parts = self._tables.read_push(names, asked.arrays, slots)
+                if slots.any():
+                    self._prepared.put_part(PreparedPart(source, share, tuple(parts), slots))
             case ForwardLease(_, dataset, shard_index, lease, _):
                 self._marks.begin_lease(dataset, shard_index, lease)
             case BeginCopy():
                 if not self._arrivals.accepts_copy(request, self._roles):
                     return Reply("copy")
                 self._arrivals.begin_copy(request)
-            case CopyRows() | CopyPush() | CopyChange() | EndCopy():
+            case CopyRows() | CopyPush() | CopyChange() | CopyPrepared() | EndCopy():
                 if not self._arrivals.take_part(request, asked.arrays, not self._copies.are_under_way):
                     return Reply("copy")
             case ConfirmCopy(sender, text, _):
@@ -275,7 +306,7 @@ class ServerMachine:
         match self._outbox.take_told(peer):
             case None:
                 pass
-            case ForwardOpen() | ForwardPush() | ForwardLease() as request:
+            case ForwardOpen() | ForwardPush() | ForwardPrepare() | ForwardLease() as request:
                 self._queue.take_answer(peer, request, reply)
             case AskApplied() as request:
                 self._queue.settle_doubt(peer, request, reply)

@@ -9,18 +9,29 @@ from pathlib import Path
 
 import numpy as np
 
-from ...rendezvous.base.frozen import dataclass
+from ...rendezvous.base.frozen import dataclass, replace
 from ..client import pushes
+from ..client.pushes import StepRecords
 from ..client.shards import list_opened
 from . import kernels
 from .client import Answer, Exchange, ServersConnection, Split, merge
 from .errors import PushRefused, TableMisused
 from .own_server import OwnServer
-from .requests import OpenTable, PullRows, PushGradients, PushSource, ReadMarks
+from .requests import (
+    ApplyStep,
+    OpenTable,
+    PrepareGradients,
+    PullRows,
+    PushGradients,
+    PushSource,
+    ReadMarks,
+    StepShare,
+)
 from .routing import GroupedIds, Routes
 from .server_events import Array
 from .specs import TableSpec
 from .step_clock import StepClock, start_clock
+from .step_recovery import RowPosition, settle_steps
 from .table_source import connect_agent, kept_here
 from .tables import check_usable
 from .wire_numbers import read_numbers, round_numbers
@@ -36,7 +47,8 @@ MOST_AHEAD = 8
 
 UNPUSHED = (
     "steps were made with gradients of a table, and nothing has said of which records they are: call "
-    "shard.progress(n), shard.done() or loader.commit() after each step of the optimizer"
+    "shard.progress(n), shard.done() or loader.commit(), or commit() of an ElasticBatchSampler, after each step of the "
+    "optimizer"
 )
 
 SCALED = (
@@ -104,15 +116,22 @@ class Push:
     Args:
         source: the records.
         gradients: by table, ids, each once, and their gradients, of its dtype.
+        share: which rank's part of a step it is; None: it is no part of one, and applied at once.
     """
 
-    def __init__(self, source: PushSource, gradients: dict[str, tuple[Array, Array]]) -> None:
+    def __init__(
+        self, source: PushSource, gradients: dict[str, tuple[Array, Array]], share: StepShare | None = None
+    ) -> None:
         self.source = source
         self._gradients = gradients
+        self._share = share
 
-    def split_by_server(self, routes: Routes) -> list[tuple[PushGradients, list[Array]]]:
+    def split_by_server(self, routes: Routes) -> list[tuple[PushGradients | PrepareGradients, list[Array]]]:
         """For `ServersConnection`: each server gets its part, if it is empty, too, because it moves its marks."""
-        request = PushGradients(tuple(self._gradients), self.source, routes.table.version)
+        names, version = tuple(self._gradients), routes.table.version
+        request = PushGradients(names, self.source, version)
+        if self._share is not None:
+            request = PrepareGradients(names, self.source, self._share, version)
         arrays: list[list[Array]] = [[] for _ in routes.servers]
         for ids, gradients in self._gradients.values():
             grouped = routes.group_ids(ids)
@@ -197,7 +216,7 @@ class ServersClient:
             bound = None if isinstance(self._connection, OwnServer) else spec.max_staleness  # else nobody is slower
             if bound is not None:
                 self.clock = self.clock or self._start_clock(bound)
-                self.clock.bound = min(self.clock.bound, bound)
+                self.clock.bound = max(self.clock.bound, bound)
         self._specs[spec.name] = spec
         self._pulled.setdefault(spec.name, [])
 
@@ -308,11 +327,16 @@ class ServersClient:
                         raise
                 begin = max(begin, refused.source.end) if same else begin
             if begin < end:
-                source = PushSource(dataset, shard_index, lease, begin, end, at=time.time_ns() // 1_000_000)
+                source = PushSource(dataset, shard_index, lease, begin, end, at=_now())
                 self._send(Push(source, self._take_gradients()))
             self._pushes += 1
             if self.clock:
                 self.clock.count_push()
+
+    @property
+    def in_doubt(self) -> bool:
+        """See `Pushes`."""
+        return self._refused is not None
 
     def rest(self) -> None:
         """See `Pushes`. A process that was forked from this one has no say in it."""
@@ -320,8 +344,54 @@ class ServersClient:
             with self._lock:
                 self.clock.rest()
 
-    def _take_gradients(self) -> dict[str, tuple[Array, Array]]:
-        """All that there are, which then wait no more. Raises TableMisused where one is no finite number."""
+    def settle_steps(self, dataset: str, round: int, position: RowPosition) -> list[RowPosition]:
+        """See `Pushes`."""
+        with self._lock:
+            for waiting in self._pulled.values():
+                waiting.clear()
+            self._ahead.clear()
+            asking = settle_steps(dataset, round, position)
+            question = next(asking)
+            while True:
+                found = list[int]()
+                try:
+                    found = self._ask_marks(question)
+                except PushRefused:  # of ranks that the job has gone on without; or nothing is prepared, which is right
+                    if isinstance(question, ReadMarks):
+                        raise
+                try:
+                    question = asking.send(found)
+                except StopIteration as settled:
+                    return settled.value
+
+    def _ask_marks(self, question: ReadMarks | ApplyStep) -> list[int]:
+        """All marks that servers answer, under whatever version."""
+        answers = self._connection.ask_servers(
+            lambda routes: [(replace(question, version=routes.table.version), ())] * len(routes.servers)
+        )
+        return sorted({mark for reply, _ in answers for mark in reply.marks})
+
+    def prepare_step(self, step: StepRecords, rank: int, world: int) -> None:
+        """See `Pushes`. Raises TableMisused, ServerFull, PushRefused, ServerGone."""
+        source = PushSource(*step[:2], lease=step.round, begin=step.begin, end=step.end, at=_now())
+        with self._lock:
+            push = Push(source, self._take_gradients(world), StepShare(rank, world))
+            self._connection.ask_servers(push.split_by_server)
+
+    def apply_step(self, step: StepRecords) -> None:
+        """See `Pushes`. Raises ServerFull, PushRefused, ServerGone."""
+        with self._lock:
+            self._ask_marks(ApplyStep(*step[:2], lease=step.round, end=step.end, version=0))
+            self._ahead.clear()  # or whether rows have this step would depend on what came first
+            self._pushes += 1
+            if self.clock:
+                self.clock.count_push()
+
+    def _take_gradients(self, world: int = 1) -> dict[str, tuple[Array, Array]]:
+        """All that there are, which then wait no more, divided by `world`.
+
+        Raises TableMisused where one is no finite number.
+        """
         found: dict[str, tuple[Array, Array]] = {}
         for table, waiting in self._pulled.items():
             given = [(each, each.gradient()) for each in waiting]
@@ -331,7 +401,7 @@ class ServersClient:
                 found[table] = parts[0] if len(parts) == 1 else sum_parts(parts)
         for table, (ids, gradients) in found.items():
             if spec := self._specs.get(table):
-                rounded = round_numbers(gradients, spec.dtype)
+                rounded = round_numbers(gradients if world == 1 else gradients / np.float32(world), spec.dtype)
                 check_usable(spec, rounded)
                 found[table] = ids, rounded
         return found
@@ -344,6 +414,11 @@ class ServersClient:
             self._refused = None  # the records are another worker's, who computes their gradients
             raise
         self._refused = None
+
+
+def _now() -> int:
+    """Milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
 
 
 def sum_parts(parts: list[tuple[Array, Array]]) -> tuple[Array, Array]:

@@ -30,7 +30,8 @@ class StepClock:
     Attributes:
         clock: pushes acknowledged, from where this worker began.
         lowest: the lowest clock of all workers, as far as it is known here.
-        bound: the least max_staleness of this worker's tables.
+        bound: the greatest max_staleness of this worker's tables: an answer that waits for less would hold up a step
+            that may begin. A step with a lower bound asks for itself.
     """
 
     def __init__(self, channel: Channel, rank: int, round: int, bound: int) -> None:

@@ -172,6 +172,7 @@ class Tables:
     def check_room(self, found: Sequence[FoundPart]) -> None:
         """Raises TableFull where the rows that are to be made do not fit."""
         self.check_bytes(sum(int((each.places < 0).sum()) * each.part.rows.row_bytes for each in found))
+        check_fits(found, reuse=True)
 
     def check_bytes(self, more: int) -> None:
         """Raises TableFull where rows of so many bytes do not fit."""
@@ -224,6 +225,12 @@ def find_parts(parts: Sequence[TablePart]) -> list[FoundPart]:
     return [FoundPart(part, part.rows.find(part.ids)) for part in parts]
 
 
+def check_fits(found: Sequence[FoundPart], reuse: bool) -> None:
+    """Raises TableFull where some of these ids have no row, and there is no place for one; `reuse`: see `Rows.make`."""
+    for each in found:
+        (each.part.managed or each.part.rows).check_fits(each.part.ids, reuse)
+
+
 def apply_parts(found: Sequence[FoundPart], reuse: bool, at: int) -> list[TableChange]:
     """Makes the rows that are missing, and takes one step on each. What has changed in tables that are managed.
 
@@ -231,8 +238,9 @@ def apply_parts(found: Sequence[FoundPart], reuse: bool, at: int) -> list[TableC
         reuse: see `Rows.make`; managed tables do so in any case, because copies are told of each row.
         at: the time of the push, in milliseconds.
 
-    Raises TableFull, where no row has changed.
+    Raises TableFull, where no row has changed and none was made.
     """
+    check_fits(found, reuse)
     plain = [each for each in found if each.part.managed is None]
     made = [each.part.rows.make(each.part.ids, each.places, reuse) for each in plain]
     prepared = [

@@ -28,9 +28,10 @@ from ...master.data.lockstep import (
     disagreement,
 )
 from ...master.data.permutation import Permutation
-from ..client import pushes
+from ...rendezvous.base.plural import ranks
 from ..client.context import largest_world
 from ..client.saves import Saves
+from ..client.step_rows import StepRows
 from ..client.steps import Steps
 from .ranks import gathered, initialised, rank_and_size
 
@@ -105,6 +106,7 @@ class ElasticBatchSampler(Sampler[list[int]]):
         self._saves = Saves()
         self._counted = Steps()
         self._agreed = 0  # the world size at which the ranks have been compared
+        self._rows = StepRows()
         self._plan.check(rank_and_size()[1])
 
     def __iter__(self) -> "_Pass":
@@ -129,6 +131,7 @@ class ElasticBatchSampler(Sampler[list[int]]):
         self._plan.check(size)
         if size > 1 and initialised() and self._agreed != size:
             self._agree(size)
+        self._settle_rows(rank)
         self._position = self._plan.settled(self._position, size)
         if self._pass is not None:
             self._pass.over = True
@@ -153,13 +156,16 @@ class ElasticBatchSampler(Sampler[list[int]]):
             elastic_run.exceptions.SamplerMisused: nothing was drawn since the last commit (it was called twice), or
                 not yet all batches of the step. What a loader with workers has fetched ahead counts as drawn as far as
                 that can be told from here; a commit too many is refused at the end of the epoch at the latest. With
-                tables on servers it is always refused.
+                tables on servers also: a table was declared after the loop began, or another sampler of this process
+                has the same size and seed.
+            elastic_run.exceptions.RanksDiffer: another rank could not push its gradients to tables on servers, and
+                raises why.
         """
-        if pushes.registered:
-            raise SamplerMisused(
-                "commit() of an ElasticBatchSampler where gradients go to tables: a step that is undone when a worker "
-                "is lost would stay in their rows. Use leased data: data.shards(), or ElasticIterableDataset"
-            )
+        self._commit_step()
+        self._apply_rows()
+
+    def _commit_step(self) -> None:
+        """All of `commit` but that the rows have it; `State` calls it."""
         if self._pass is None:
             raise SamplerMisused(
                 "commit() before any batch was drawn (or after load_state_dict): loop over the loader first, and "
@@ -170,10 +176,46 @@ class ElasticBatchSampler(Sampler[list[int]]):
                 f"commit() although every step of epoch {self._pass.epoch} has been committed: one of its steps was "
                 "committed twice; call commit() once per optimizer step"
             )
-        self._pass.commit(self._step().accumulate)
+        step = self._step()
+        self._pass.commit(step.accumulate)
+        self._prepare_rows(step, self._pass)
         self._position = self._plan.after(self._position, self._pass.size)
         self._saves.committed()
         self._counted.committed()
+
+    def _prepare_rows(self, step: Step, of: "_Pass") -> None:
+        """Where gradients go to tables: collective, so that no rank commits a step that another has not prepared."""
+        error = None
+        try:
+            self._rows.prepare(self._plan, step, of.rank)
+        except Exception as raised:  # noqa: BLE001  whatever it is: the others wait for this rank
+            error = raised
+        if error is None and not self._rows.has_prepared:
+            return
+        if of.size > 1 and not initialised():
+            raise SamplerMisused(
+                "commit() of an ElasticBatchSampler with gradients that go to tables needs a process group: all ranks "
+                "are to have pushed a step before any commits it"
+            )
+        failed = (
+            [rank for rank, (ok,) in enumerate(gathered([error is None], of.size)) if not ok] if of.size > 1 else []
+        )
+        if error is not None:
+            raise error
+        if failed:
+            raise RanksDiffer(f"{ranks(failed)} could not push gradients of this step to tables: no rank commits it")
+
+    def _apply_rows(self, *, together: bool = False) -> None:
+        """`together`: each rank can undo the step until all have committed it. Collective then, as `commit` is."""
+        if self._rows.has_prepared:
+            if together and (size := rank_and_size()[1]) > 1:
+                gathered([self._position.step], size)
+            self._rows.apply()
+
+    def _settle_rows(self, rank: int) -> None:
+        """Once in each round, on each rank, when all have the same position."""
+        if not self._rows.settled:
+            self._plan, self._position = self._rows.settle(self._plan, self._position, rank)
 
     @property
     def epoch(self) -> int:
@@ -249,6 +291,7 @@ class ElasticBatchSampler(Sampler[list[int]]):
     def _regroup(self) -> None:
         """The ranks are others from now on, or have another order: a loop that runs is over, and they are compared."""
         self._agreed = 0
+        self._rows.regroup()
         if self._pass is not None:
             self._pass.over = True
             self._pass = None
@@ -355,7 +398,7 @@ class _Pass(Iterator[list[int]]):
                 "repeats batches that are not committed. Call commit() once per optimizer step, and with "
                 "gradient accumulation say accumulate=...",
                 RuntimeWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
         self._committed += accumulate
         self._asked = 0

@@ -143,12 +143,17 @@ class State:
             elastic_run.exceptions.SamplerMisused: no batch was drawn from `data` since the last commit.
             elastic_run.exceptions.AgentGone: the launcher has ended.
         """
-        if (data := self._values.parts.get("data")) is not None and hasattr(data, "commit"):
+        data = self._values.parts.get("data")
+        if isinstance(data, ElasticBatchSampler):
+            data._commit_step()  # pyright: ignore[reportPrivateUsage]
+        elif data is not None and hasattr(data, "commit"):
             data.commit()  # type: ignore[attr-defined]
         self._undo.committed()
         self._step = max(self._step, 0) + 1
         self._counted.committed()
         self._snapshot()
+        if isinstance(data, ElasticBatchSampler):
+            data._apply_rows(together=True)  # pyright: ignore[reportPrivateUsage]
         self._tell()
         if self._process_group is not None:
             self._process_group.tidy()
@@ -350,6 +355,8 @@ class State:
                 raise HostsUpdated
         elif members.planned:
             raise HostsUpdated
+        if isinstance(data := self._values.parts.get("data"), ElasticBatchSampler):
+            data._settle_rows(members.context.rank)  # pyright: ignore[reportPrivateUsage]  # the last step, if it is left
         members.done()
 
     def _flagged(self) -> bool:

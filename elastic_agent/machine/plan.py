@@ -10,7 +10,7 @@ import signal
 from collections.abc import Iterable
 
 from ...rendezvous.header import Header
-from ...rendezvous.member import DEPARTING, MAX_EXITS, Exit, Report
+from ...rendezvous.member import DEPARTING, MAX_EXITS, Exit, Report, write_ranks
 from ...rendezvous.node_reasons import (
     PreemptionNotice,
     ProcessGroupBroke,
@@ -55,7 +55,17 @@ def report(state: NodeState, now: float) -> Report:
     if wanted is state.key.told or header is None:
         return wanted
     leases = workers.leases and workers.alive > 0
-    return dataclasses.replace(wanted, run=header.run, holding=state.group.holding, leases=leases)
+    return dataclasses.replace(
+        wanted, run=header.run, holding=state.group.holding, leases=leases, ended=_untold(wanted, workers)
+    )
+
+
+def _untold(wanted: Report, workers: LocalWorkers) -> tuple[int, ...]:
+    """The workers that ended with 0 and have no room among the report's exits: others wait for what they lease."""
+    if wanted.round != workers.round or len(wanted.exits) < MAX_EXITS:
+        return ()
+    told = set(wanted.exits)
+    return write_ranks(each.local_rank for each in workers.exits if each.ok and each not in told)
 
 
 def _report(state: NodeState, now: float) -> Report:

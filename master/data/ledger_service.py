@@ -22,6 +22,7 @@ from ...rendezvous.store.contract import MAX_OPERATIONS, MAX_VALUE_BYTES, Compar
 from ...rendezvous.store.limits import MAX_REQUEST_BYTES
 from ...rendezvous.store.waits import Waits
 from .ledger import Answer, Ledger, Progress, Request, State, Tracking, fresh, named
+from .left_shards import describe_left
 from .stored_ledger import BadState, read, written
 
 PATIENCE = 10.0
@@ -159,8 +160,17 @@ class Ledgers:
         return tuple(entry.ledger.progress for entry in self._known if entry.ledger)
 
     def look(self) -> None:
-        """The round may have changed."""
+        """The round, or who has ended in it, may have changed."""
         self._news.set()
+
+    async def find_left(self, reads: bool) -> str:
+        """See `describe_left`; `reads`: the store, where nobody has asked this master. Raises StoreRefused."""
+        current = self._current()
+        if current is None:
+            return ""
+        entries = await self._read(current.run) if reads and self._entries is None else self._entries or {}
+        self._turn(entries, entries, current)
+        return describe_left(entry.ledger.state for entry in entries.values() if entry.ledger)
 
     async def answer(self, request: Request, caller: Caller) -> Answer:
         """The answer, once it is durable; "later" after PATIENCE. Raises Deposed where this master has ended."""

@@ -24,6 +24,10 @@ end of the epoch contain each record left exactly once, but for what "drop" drop
 repeats; every rank has the same number of micro-batches in a step; with a fixed global batch the steps are the same at
 every world size.
 
+Where a part of the model is further than the position, as rows on servers can be after a fault, no step may cross that
+part's own position: it would be done there in part. Such a *cut* divides what is left of an epoch: the steps up to it
+are those of an "uneven" epoch that ends there.
+
     SamplerError
     ├── BadSampler        (ValueError)    the script asks for what cannot be
     ├── WorldSizeRefused  (ValueError)    so many ranks cannot train like this
@@ -36,7 +40,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal, get_args
 
 from ...rendezvous.base.errors import ElasticRunError
-from ...rendezvous.base.frozen import dataclass
+from ...rendezvous.base.frozen import dataclass, replace
 from ...rendezvous.base.plural import ranks
 from .permutation import Permutation, key
 
@@ -153,6 +157,7 @@ class Plan:
         shuffle: an order of its own for each epoch; False: as the dataset has them.
         seed: of the orders.
         largest_world: how many ranks the job may come to have; 0: unknown.
+        cuts: positions that no step may cross, each an epoch and a record of its order, sorted.
     """
 
     size: int
@@ -164,6 +169,7 @@ class Plan:
     shuffle: bool = True
     seed: int = 0
     largest_world: int = 0
+    cuts: tuple[tuple[int, int], ...] = ()
 
     def __post_init__(self) -> None:
         _whole("size", self.size, 1, "records; an empty dataset cannot be trained on")
@@ -225,6 +231,8 @@ class Plan:
         """Steps from `position` to the end of its epoch."""
         if self.done(position):
             return 0
+        if cut := self._cut_after(position):
+            return self._until(cut).steps_left(position, world) + self.steps_left(cut, world)
         left, full = self.size - position.consumed, self.full(world)
         if self.tail == "drop":
             return left // full
@@ -242,6 +250,11 @@ class Plan:
             raise SamplerMisused(
                 f"epoch {position.epoch} has {steps} steps left, and step {ahead + 1} of them is asked for"
             )
+        if cut := self._cut_after(position):
+            before = self._until(cut)
+            if ahead >= (steps := before.steps_left(position, world)):
+                return self.step(cut, world, ahead - steps)
+            return replace(before.step(position, world, ahead), size=self.size)
         full = self.full(world)
         start = position.consumed + ahead * full
         count = self.size - start if ahead == steps - 1 and self.tail == "uneven" else full
@@ -254,6 +267,8 @@ class Plan:
         steps = self.steps_left(position, world)
         if not steps:
             return 0
+        if cut := self._cut_after(position):
+            return self._until(cut).micro_batches_left(position, world) + self.micro_batches_left(cut, world)
         last = self.step(position, world, steps - 1).accumulate
         return (steps - 1) * self.step(position, world).accumulate + last
 
@@ -267,6 +282,8 @@ class Plan:
         """Records of the epoch at `position` that nobody will train on if the world stays as it is."""
         if self.tail != "drop" or self.done(position):
             return 0
+        if cut := self._cut_after(position):
+            return self.dropped(cut, world)
         return (self.size - position.consumed) % self.full(world)
 
     def repeated(self, position: Position, world: int) -> int:
@@ -337,6 +354,17 @@ class Plan:
             position.consumed,
             position.step,
         )
+
+    def _cut_after(self, position: Position) -> Position | None:
+        """The next in its epoch."""
+        for epoch, record in self.cuts:
+            if epoch == position.epoch and position.consumed < record < self.size:
+                return Position(epoch, record, position.step)
+        return None
+
+    def _until(self, cut: Position) -> "Plan":
+        """As if the epoch ended there."""
+        return replace(self, size=cut.consumed, tail="uneven", cuts=())
 
     def _shortest(self, world: int) -> int:
         """The fewest records that a step of its own may have at the end of an epoch ("uneven")."""

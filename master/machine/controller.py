@@ -23,10 +23,10 @@ from typing import Literal
 from ...rendezvous.base.frozen import dataclass
 from ...rendezvous.header import Header, Tally
 from ...rendezvous.keys import Keys
-from ...rendezvous.member import Fingerprint, Member, Report
+from ...rendezvous.member import Fingerprint, Member, Report, read_ranks
 from ...rendezvous.node_reasons import cut
 from ...rendezvous.ranks import Assignment
-from ...rendezvous.reasons import AwaitingReports, NoChange, Reason, StandsStill
+from ...rendezvous.reasons import AwaitingReports, NoChange, Reason, RecordsLeft, StandsStill
 from ...rendezvous.round import Finish, Keep, OnHang, OnStraggler, Open, Policy, Survey, Suspend, decide, survey
 from ...rendezvous.time_split import category
 from .. import status
@@ -107,6 +107,7 @@ class Controller:
         self._standstill = Standstill(terms.on_hang, terms.on_straggler, now, roles=bool(terms.policy.roles))
         self._targets = Targets()
         self._training = TrainingTime()
+        self._data_left = ""  # of the round, by workers that have succeeded
         self._next: tuple[Reason, float | None] = (NoChange(), None)  # what it waits for, and until when
 
     def on(self, event: Event, now: float) -> tuple[Effect, ...]:
@@ -128,6 +129,8 @@ class Controller:
                 self._adopt_published(event)
             case events.Diagnosed():
                 self._diagnose(event)
+            case events.DataLeft(what):
+                self._data_left = what
             case events.Look():
                 self._look()
             case _:
@@ -160,7 +163,12 @@ class Controller:
         since = {each.incarnation: each.since or number for each in self.round.assigned}
         members = [seen.member for seen in self._membership.seen if seen.member.incarnation in since]
         exits = [(since[each.incarnation], exit_) for each in members for exit_ in each.report.exits if exit_.ok]
-        return frozenset(exit_.rank for first, exit_ in exits if first <= exit_.round <= number)
+        told = {exit_.rank for first, exit_ in exits if first <= exit_.round <= number}
+        for each in members:
+            if each.report.ended and since[each.incarnation] <= each.report.round <= number:
+                ranks = self.round.ranks[each.incarnation]
+                told.update(ranks[local] for local in read_ranks(each.report.ended) if local < len(ranks))
+        return frozenset(told)
 
     def status(self, now: float, datasets: Sequence[Progress] = ()) -> Status:
         """The whole job now; its ledgers say how far `datasets` are."""
@@ -369,6 +377,8 @@ class Controller:
         fault = self._faults.judge_round(self.round) if self.round.running else None
         current = dataclasses.replace(self.round.current, fault=fault)
         decision, reason = decide(found, current, self._terms.policy, self._now)
+        if decision == Finish("succeeded") and self._data_left:
+            decision, reason = Finish("failed"), RecordsLeft(self._data_left)
         match decision:
             case Keep(until):
                 self._next = reason, until
@@ -396,6 +406,7 @@ class Controller:
         if header.state == "waiting":
             self.round = self.round.suspended(header.number, self._now)
             return
+        self._data_left = ""
         grown_at = self.round.current.grown_at
         self.round = RoundState.of(header, self._publication.assigned, self._now, self._terms.policy, grown_at)
         self._standstill.begin_round()

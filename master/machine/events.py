@@ -6,7 +6,7 @@ from ...rendezvous.member import Member
 from ...rendezvous.node_reasons import NodeReason
 from ...rendezvous.ranks import Assignment
 from ...rendezvous.time_split import SplitUntil
-from ...rendezvous.wire.fields import Name, Number
+from ...rendezvous.wire.fields import Name, Number, Words
 from ..diagnosis.findings import Findings
 
 
@@ -167,6 +167,13 @@ class Diagnosed:
 
 
 @dataclass(frozen=True, slots=True)
+class DataLeft:
+    """Workers of the round that have ended with exit code 0 had begun these shards, which nobody else does."""
+
+    what: Words
+
+
+@dataclass(frozen=True, slots=True)
 class Look:
     """Time has passed, or something has happened: decide."""
 
@@ -174,4 +181,4 @@ class Look:
 MembershipEvent = Registered | Unregistered | StoreAway | Died | Answered | Evicted | Refused
 """What the membership changes by (`membership.py`)."""
 
-Event = MembershipEvent | WatchedTo | Found | SuccessesRead | Abandoned | Published | Diagnosed | Look
+Event = MembershipEvent | WatchedTo | Found | SuccessesRead | Abandoned | Published | Diagnosed | DataLeft | Look

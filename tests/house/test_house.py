@@ -10,13 +10,22 @@ import pytest
 
 from elastic_run.master.machine.incident import Evidence, joins, judge
 from elastic_run.rendezvous.header import Header, Incident, Tally
-from elastic_run.rendezvous.member import MAX_EXITS, MAX_TRACEBACK_BYTES, Exit, Fingerprint, Member, Report
+from elastic_run.rendezvous.member import (
+    MAX_EXITS,
+    MAX_TRACEBACK_BYTES,
+    MAX_WORKERS,
+    Exit,
+    Fingerprint,
+    Member,
+    Report,
+    write_ranks,
+)
 from elastic_run.rendezvous.node_reasons import PreemptionNotice, ProcessGone, StartFailed
 from elastic_run.rendezvous.ranks import assign
 from elastic_run.rendezvous.reasons import Reason, WorkerFailed
 from elastic_run.rendezvous.round import Open, Policy, Round, Seen, Suspend
 from elastic_run.rendezvous.store.contract import MAX_VALUE_BYTES
-from elastic_run.rendezvous.wire.values import encode
+from elastic_run.rendezvous.wire.values import decode, encode
 
 from ..unit.deciding import plan
 from .sources import ROOT, nodes, place, product, text
@@ -127,7 +136,9 @@ def seen(number: int) -> Seen:
 @pytest.mark.parametrize("fill", ["x", "\n", "\x00", "ä", "€", "𝄞"])
 def test_the_largest_report_fits_the_store(fill: str) -> None:
     exits = tuple(exit_of(rank, fill) for rank in range(MAX_EXITS))
-    largest = member(1, Report("failed", 1, exits, StartFailed(fill * 500)))
+    ended = write_ranks(range(MAX_WORKERS))
+    largest = member(1, Report("failed", 1, exits, StartFailed(fill * 500), ended=ended))
+    assert decode(Report, encode(largest.report)).ended == ended
     assert len(encode(largest)) < MAX_VALUE_BYTES
 
 

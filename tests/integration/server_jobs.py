@@ -18,3 +18,16 @@ def run(folder: Path, *words: str, nproc: int = 3) -> tuple[int, str]:
 def script(folder: Path, text: str) -> str:
     (path := folder / "train.py").write_text(textwrap.dedent(text))
     return str(path)
+
+
+def find_children(words: str, parent: int) -> list[int]:
+    """The processes whose command line has these words, and that this process has started."""
+    found: list[int] = []
+    for each in Path("/proc").glob("[0-9]*"):
+        try:
+            line, status = (each / "cmdline").read_bytes(), (each / "status").read_text()
+        except OSError:
+            continue
+        if words.encode() in line and f"PPid:\t{parent}\n" in status:
+            found.append(int(each.name))
+    return found

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from .cluster import Cluster
-from .server_jobs import SECONDS, run, script
+from .server_jobs import SECONDS, find_children, run, script
 
 SCRIPTS = Path(__file__).with_name("scripts")
 
@@ -40,6 +40,21 @@ def test_a_worker_that_ends_itself_with_a_shard_begun_leaves_its_rest_to_the_oth
     assert code == 0, said
     assert "dies exit push" in said and "round 2" not in said
     assert "counted [2.0] 12000" in said
+
+
+def test_a_job_whose_last_worker_ends_itself_with_a_shard_begun_is_no_success(tmp_path: Path) -> None:
+    text = """
+        import os
+        from elastic_run import data, servers
+        servers.Table("t", 1, servers.SGD(1.0), servers.Zeros())
+        for count, shard in enumerate(data.shards("d", 1000, shard_size=100, epochs=1)):
+            if count == 4:
+                os._exit(0)
+            shard.done()
+        """
+    code, said = run(tmp_path, "--servers=1", script(tmp_path, text), nproc=1)
+    assert code == 1, said
+    assert re.search("every worker ended with exit code 0, and one of them left shard [34] of dataset 'd' begun", said)
 
 
 def test_a_position_that_is_newer_than_the_rows_leaves_no_record_out(tmp_path: Path) -> None:
@@ -151,22 +166,10 @@ def run_and_kill(folder: Path, *words: str, after: tuple[str, ...]) -> tuple[int
             lines.append(line)
             if left and left[0] in line:
                 del left[0]
-                os.kill(children_with("adapters.servers.server", job.pid)[0], signal.SIGKILL)
+                os.kill(find_children("adapters.servers.server", job.pid)[0], signal.SIGKILL)
             elif not left and "pushed" in line:  # it goes on after the last loss
                 (folder / "hurry").touch()
         return job.wait(SECONDS), "".join(lines)
-
-
-def children_with(words: str, parent: int) -> list[int]:
-    found: list[int] = []
-    for each in Path("/proc").glob("[0-9]*"):
-        try:
-            line, status = (each / "cmdline").read_bytes(), (each / "status").read_text()
-        except OSError:
-            continue
-        if words.encode() in line and f"PPid:\t{parent}\n" in status:
-            found.append(int(each.name))
-    return found
 
 
 def test_a_model_trains_as_with_an_embedding_bag_of_its_own(tmp_path: Path) -> None:
@@ -319,7 +322,7 @@ def test_what_a_script_does_wrong_is_said(tmp_path: Path) -> None:
     assert code == 0, said
     words = (
         "a GradScaler scales the loss, and so the gradients of tables",
-        "call shard.progress(n), shard.done() or loader.commit() after each step",
+        "call shard.progress(n), shard.done() or loader.commit(), or commit() of an ElasticBatchSampler",
         "ids are torch.float32, and must be torch.int64",
         "table 't' is there already, with columns 2 in place of 3",
         "SGD(lr=-1.0) must be at least 0",

@@ -19,6 +19,8 @@ from elastic_run.elastic_agent.machine import actions
 from elastic_run.elastic_agent.machine import plan as agent_plan
 from elastic_run.elastic_agent.machine.node_state import KnownRound, NodeKey, NodeState
 from elastic_run.master import master as master_module
+from elastic_run.master.data.ledger import Dataset, Request
+from elastic_run.master.data.worker_clocks import NodeClocks, WorkerClock
 from elastic_run.master.machine import controller
 from elastic_run.master.machine.controller import Terms
 from elastic_run.master.machine.membership import RETURN_SECONDS, SILENT_SECONDS
@@ -34,6 +36,7 @@ from elastic_run.rendezvous.node_reasons import PreemptionNotice, ProcessGone, S
 from elastic_run.rendezvous.ranks import Assignment
 from elastic_run.rendezvous.reasons import AllJoined, Reason
 from elastic_run.rendezvous.round import Decision, Policy, Survey, decide
+from elastic_run.rendezvous.rpc.envelope import Caller
 from elastic_run.rendezvous.store.contract import Compare, Delete, Operation, Put, TxnResult
 from elastic_run.rendezvous.store.memory_store import MemoryStore
 from elastic_run.rendezvous.store.waits import Waits
@@ -668,6 +671,55 @@ class TestADeparture:
             header = await job.header(2)
             assert header.cause == "left"
             assert header.incident is not None and header.incident.cause == "left"
+
+        simulate(scenario)
+
+
+class TestAWorkerThatEndsWith0:
+    def test_is_waited_for_no_longer_than_until_its_exit_is_known(self) -> None:
+        async def scenario(job: Job) -> None:
+            a, b = await running_job(job)
+            master = job.leaders[0]
+            first, second = (Caller("run", each.incarnation[0], each.incarnation) for each in (a, b))
+            queue = Dataset("queue", size=1, shard_size=1, shards=1, tracking="ack", alone=True)
+
+            def ask(rank: int) -> Request:
+                return Request("exchange", "queue", 1, rank, 2, sequence=1, wants=1)
+
+            opened = Request("open", "queue", 1, 1, 2, dataset=queue)
+            assert (await master.ledgers.answer(opened, second)).kind == "ok"
+            assert (await master.ledgers.answer(ask(1), second)).leases
+            await master.clocks.answer(NodeClocks((WorkerClock(1, 1, 1, 0),)), second)
+            shard = asyncio.create_task(master.ledgers.answer(ask(0), first))
+            step = asyncio.create_task(master.clocks.answer(NodeClocks((WorkerClock(0, 1, 1, 2),), wants=2), first))
+            await quiet()
+            assert not shard.done() and not step.done()
+            before = clock()
+            await b.report(Report("running", 1, (Exit(1, 1, 0, 1, code=0),)))
+            assert (await shard).leases and (await step).lowest == 2
+            assert about(clock(), before)
+
+        simulate(scenario)
+
+    @pytest.mark.parametrize("left", ["a shard", "a shard of no table", "nothing"])
+    def test_and_has_left_a_shard_of_a_table_to_nobody_is_no_success(self, left: str) -> None:
+        async def scenario(job: Job) -> None:
+            a, b = await running_job(job)
+            ledgers, second = job.leaders[0].ledgers, Caller("run", "b", b.incarnation)
+            data = Dataset(
+                "clicks", size=8, shard_size=4, shards=2, tracking="ack", alone=left != "a shard of no table"
+            )
+            ask = Request("exchange", "clicks", 1, 1, 2, sequence=1, wants=1)
+            await ledgers.answer(Request("open", "clicks", 1, 1, 2, dataset=data), second)
+            (leased,) = (await ledgers.answer(ask, second)).leases
+            if left == "nothing":  # it has given back what it had: its script ends before its data
+                again = dataclasses.replace(ask, sequence=2, wants=0, release=(leased.shard_index,))
+                assert (await ledgers.answer(again, second)).kind == "ok"
+            await a.succeed(1)
+            await b.report(Report("succeeded", 1, (Exit(1, 1, 0, 1, code=0),)))
+            header = await job.header(2)
+            assert header.state == ("failed" if left == "a shard" else "succeeded")
+            assert ("shard 0 of dataset 'clicks'" in str(header.reason)) == (left == "a shard")
 
         simulate(scenario)
 

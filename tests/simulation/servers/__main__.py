@@ -5,6 +5,7 @@ lines.py            machines, processes and connections: delay, loss, silence, p
 server_process.py   what the product's I/O does around one `ServerMachine`
 slot_store.py       the store's table, registrations and leases, the leader and the agents' view of them
 trainers.py         a ledger with leased shards, and workers that pull and push
+step_trainers.py    ranks of synchronous training, that prepare steps and apply them
 holdings.py         what is in a server's memory, and what has to be there by its marks
 server_rules.py     what must be true at every moment, and at the end
 server_job.py       all of it together, and what can be done to it

@@ -76,7 +76,8 @@ def read_marks(marks: Marks, shards: int, slots: Array) -> Array:
     found = np.zeros((shards, SLOTS), np.int64)
     _, (several, apart) = marks.take_slots(slots)
     for _, shard, _, mark in several.tolist():
-        found[shard] = mark
+        if shard < shards:  # ranks that are in step ask for the epoch after the last, too
+            found[shard] = mark
     for at, slot, mark in apart.tolist():
         found[several[at, 1], slot] = mark
     return np.maximum(found, 0)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from elastic_run.adapters.servers.compiling import compile_loops
 
+from ..mutants import Changes
 from ..patterns import Edit
 from ..planted import Catch, Outdated, catch_by
 from ..seams import Seam, lose_call
@@ -34,7 +35,7 @@ class ServerDefect:
     """
 
     title: str
-    defect: Edit | Seam
+    defect: Edit | Seam | Changes
     rule: str
     seed: int
 
@@ -55,6 +56,7 @@ VALID = "no valid request is refused"
 RAISES = "the product raises nothing"
 ANSWERED = "a worker is answered"
 EQUAL = "holders of a slot are equal"
+UNDONE = "what is undone is not in the rows"
 
 QUEUE = "adapters/servers/push_queue.py::PushQueue"
 MACHINE = "adapters/servers/server_machine.py::ServerMachine"
@@ -65,6 +67,8 @@ ROWS = "adapters/servers/rows.py::Rows"
 MANAGED = "adapters/servers/managed_table.py::ManagedTable"
 CLOCKS = "adapters/servers/row_use.py::SlotClocks"
 USE = "adapters/servers/row_use.py::RowUse"
+PREPARED = "adapters/servers/prepared.py"
+RECOVERY = "adapters/servers/step_recovery.py"
 PLAN = "master/servers/placement.py"
 
 SERVER_DEFECTS: tuple[ServerDefect, ...] = (
@@ -77,7 +81,7 @@ SERVER_DEFECTS: tuple[ServerDefect, ...] = (
     ),
     ServerDefect(
         "whole-unheard: a copy that is whole need not have a push first",
-        Edit(QUEUE, "self._copies.whole.items()", "()"),
+        Edit(f"{QUEUE}._finish_task", "for peer in self._copies.whole: self._forward_to(peer, task)", "pass"),
         HOLDERS,
         2,
     ),
@@ -95,11 +99,11 @@ SERVER_DEFECTS: tuple[ServerDefect, ...] = (
         "dropped-in-flight: a new table drops the push that some backups have applied",
         Edit(f"{QUEUE}.follow_roles", "isinstance(task.request, PushGradients)", "False"),
         RAISES,
-        10009,
+        10002,
     ),
     ServerDefect(
         "grown: a push in flight counts for slots that its server has got meanwhile",
-        Edit(f"{QUEUE}._keep_mine", "task.slots = task.slots & self._roles.mine", "task.slots = self._roles.mine"),
+        Edit(f"{QUEUE}._split_push", "task.slots = task.slots & self._roles.mine", "task.slots = self._roles.mine"),
         MARKS,
         10000,
     ),
@@ -147,6 +151,28 @@ SERVER_DEFECTS: tuple[ServerDefect, ...] = (
         ANSWERED,
         0,
     ),
+    ServerDefect(
+        "all-refused: a push is refused in all slots where one backup has no room, and others have it",
+        Edit(f"{QUEUE}._leave_out", "task.slots = task.slots & ~out", "task.slots = NO_SLOTS"),
+        RAISES,
+        36,
+    ),
+    ServerDefect(
+        "refused-again: a push is left out in slots whose backup has it from before",
+        Edit(f"{QUEUE}._leave_out", "~read_slots(reply.applied)", "~NO_SLOTS"),
+        EQUAL,
+        11762,
+    ),
+    ServerDefect(
+        "dropped-copy: a whole copy without room is given up, and the next table names it",
+        Edit(
+            f"{QUEUE}.take_answer",
+            'reply.refused == "full" and not self._copies.were_said',
+            'reply.refused == "full"',
+        ),
+        RAISES,
+        157,
+    ),
     # -- marks
     ServerDefect(
         "least-mark: a worker is told the least of a server's marks, and does not cut at the others",
@@ -171,7 +197,7 @@ SERVER_DEFECTS: tuple[ServerDefect, ...] = (
         "not-closed: pushes begin while the marks of a copy are on their way",
         Seam("adapters.servers.copies.Copies.are_closing", never_close),
         HOLDERS,
-        0,
+        5,
     ),
     ServerDefect(
         "freed-place: a row that is made during a copy takes a free place, which the copy has passed",
@@ -181,7 +207,7 @@ SERVER_DEFECTS: tuple[ServerDefect, ...] = (
             "apply_parts(found, reuse=True, at=source.at)",
         ),
         MARKS,
-        10000,
+        25,
     ),
     ServerDefect(
         "whole-early: copies are said to be whole before their last rows are there",
@@ -281,6 +307,51 @@ SERVER_DEFECTS: tuple[ServerDefect, ...] = (
         ),
         EQUAL,
         40,
+    ),
+    # -- ranks in step
+    ServerDefect(
+        "undone: a prepared step is applied after the ranks have undone it",
+        Edit(
+            f"{RECOVERY}::settle_steps",
+            "yield ApplyStep(dataset, epoch, lease, end, 0)",
+            "yield ApplyStep(dataset, epoch, lease, WHOLE_EPOCH, 0)",
+        ),
+        UNDONE,
+        20002,
+    ),
+    ServerDefect(
+        "primary-alone: a step is prepared on the primary and not on its backup",
+        Edit(f"{MACHINE}._do_told", "if slots.any(): self._prepared.put_part(...)", "pass"),
+        VALID,
+        20000,
+    ),
+    ServerDefect(
+        "copy-unprepared: a copy has not what is prepared in its slots",
+        Edit(f"{COPIES}._end_copy", "for part in self._prepared.take_slots(copy.slots): ...", "pass"),
+        "what is committed is in the rows",
+        20004,
+    ),
+    ServerDefect(
+        "step-twice: a step is applied again for each rank that says so",
+        Changes(
+            (
+                Edit(
+                    f"{PREPARED}::choose_step",
+                    "marks.find_new(source, slots) if key is not None else NO_SLOTS",
+                    "slots if key is not None else NO_SLOTS",
+                ),
+                Edit(f"{QUEUE}._apply_push", "new = self._marks.find_new(source, task.slots)", "new = task.slots"),
+                Edit(f"{QUEUE}._apply_push", "self._prepared.forget_applied(source, task.slots)", "pass"),
+            )
+        ),
+        MARKS,
+        20000,
+    ),
+    ServerDefect(
+        "first-come: a step is summed in the order in which its parts came",
+        Edit(f"{PREPARED}::PreparedSteps.sum_step", "sorted(self._steps[key], key=...)", "self._steps[key]"),
+        "rows are those of one process",
+        20000,
     ),
     # -- placement
     ServerDefect(

@@ -20,6 +20,7 @@ from .server_process import ServerProcess
 from .server_rules import BrokenRule, ServerRules
 from .server_schedules import ServerFault, ServerSchedule
 from .slot_store import SlotAgent, SlotLeader, first_store
+from .step_trainers import StepTeam, StepTrainer
 from .timeline import Timeline
 from .trainers import COUNT, Piece, Records, ShardLedger, Trainer, slots_of
 
@@ -76,6 +77,7 @@ class ServerJob:
         self._trainers: list[Trainer] = []
         self._counted: dict[str, int] = {}
         self._last_loss = -LEASE_SECONDS
+        self._team = StepTeam(self._records, self._random) if shape.steps else None
         self.rules = ServerRules(self._store, self._records, self._processes, self._timeline)
         wanted = ServersWanted(shape.least, shape.most, shape.replicas)
         self._leader = SlotLeader(self._network, self._store, wanted, self._write)
@@ -101,6 +103,8 @@ class ServerJob:
             copies = 8 * shape.ids / shape.piece * shape.delay
             self._timeline.run(lambda: False, self._timeline.now + SETTLED_SECONDS + copies)
             self.rules.check_end(self._schedule.shape.replicas, self._most_servers())
+            if self._team is not None:
+                self.rules.check_alone(self._team.train_alone())
         except BrokenRule as broken:
             return broken
         return None
@@ -133,12 +137,12 @@ class ServerJob:
         return self._counted[kind]
 
     def _add_node(self, _: float = 0.0) -> bool:
-        machine = Machine(f"n{self._number('n')}")
+        machine, shape = Machine(f"n{self._number('n')}"), self._schedule.shape
 
         def start(name: str, report: Callable[[int], object]) -> ServerProcess:
             incarnation = f"{name}.{self._number(name)}"
             process = ServerProcess(
-                self._network, machine, incarnation, MEMORY, self._processes.get, report, self._look_at
+                self._network, machine, incarnation, MEMORY, self._processes.get, report, self._look_at, shape.cramped
             )
             self._processes[incarnation] = process
             self.say(f"{machine.name} starts {incarnation}")
@@ -155,18 +159,21 @@ class ServerJob:
         if not agent.machine.on or self._ledger.over:
             return
         name = f"w{self._number('w')}"
+        what = (
+            self._network,
+            name,
+            agent,
+            self._records,
+            self._ledger,
+            self._processes.get,
+            self.rules.fail,
+            self._acknowledge,
+            self._random,
+        )
         self._trainers.append(
-            Trainer(
-                self._network,
-                name,
-                agent,
-                self._records,
-                self._ledger,
-                self._processes.get,
-                self.rules.fail,
-                self._acknowledge,
-                self._random,
-            )
+            Trainer(*what, may_be_full=self._schedule.shape.cramped > 0)
+            if self._team is None
+            else StepTrainer(self._team, *what, may_be_full=self._schedule.shape.cramped > 0)
         )
 
     def _look_at(self, process: ServerProcess, event: ServerEvent) -> None:
@@ -245,6 +252,11 @@ class ServerJob:
         trainer = self._choose([each for each in self._trainers if each.alive])
         if trainer is None:
             return False
+        if isinstance(trainer, StepTrainer) and self._team and self._random.random() < 0.3:
+            self.say(f"FAULT {trainer.name} is given up by the others")
+            self._team.lose(trainer)
+            self._timeline.after(self._random.uniform(0.1, 1.0), lambda: self._add_trainer(trainer.agent))
+            return True
         self.say(f"FAULT {trainer.name} is killed")
         self._end_trainer(trainer)
         return True
@@ -256,6 +268,8 @@ class ServerJob:
 
     def _end_trainer(self, trainer: Trainer, *, silently: bool = False) -> None:
         trainer.end(silently=silently)
+        if isinstance(trainer, StepTrainer) and self._team:
+            self._team.lose(trainer)
         self._timeline.after(self._random.uniform(0.02, 0.5), lambda: self._ledger.give_back(trainer))
         self._timeline.after(self._random.uniform(0.1, 1.0), lambda: self._add_trainer(trainer.agent))
 

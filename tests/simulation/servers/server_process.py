@@ -5,13 +5,16 @@ In some runs, messages cross as they would on a real connection: written as JSON
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
-from elastic_run.adapters.servers import frames
+from elastic_run.adapters.servers import frames, tables
 from elastic_run.adapters.servers.frames import Asking, Replying
-from elastic_run.adapters.servers.requests import Reply, Request
+from elastic_run.adapters.servers.requests import ForwardPush, PushGradients, Reply, Request
+from elastic_run.adapters.servers.rows import TableFull
 from elastic_run.adapters.servers.server_events import (
     AnswerAsker,
     CopiesWhole,
@@ -78,6 +81,7 @@ class ServerProcess(LineProcess):
         find: the process of another server, by its incarnation.
         report: hears that all copies of a version are whole.
         look: called after each event.
+        cramped: how likely it has no room for a push.
 
     Attributes:
         incarnation: its own.
@@ -94,6 +98,7 @@ class ServerProcess(LineProcess):
         find: Callable[[str], "ServerProcess | None"],
         report: Callable[[int], object],
         look: Callable[["ServerProcess", ServerEvent], object],
+        cramped: float = 0.0,
     ) -> None:
         super().__init__(network, incarnation, machine)
         self.incarnation = incarnation
@@ -102,6 +107,7 @@ class ServerProcess(LineProcess):
         self._find = find
         self._report = report
         self._look = look
+        self._cramped = cramped
         self._peers: dict[str, PeerLine] = {}
         self._askers: dict[int, Line] = {}
 
@@ -135,6 +141,13 @@ class ServerProcess(LineProcess):
                     self.network.timeline.after(pause, lambda: self.hear(lambda: self.happen(CopyTurn())))
         self._look(self, event)
 
+    def _cramp(self, request: Request) -> AbstractContextManager[object]:
+        """There is no room for this push, perhaps."""
+        is_push = isinstance(request, PushGradients | ForwardPush)
+        if not (is_push and self._cramped and self.network.random.random() < self._cramped):
+            return nullcontext()
+        return patch.object(tables, "check_fits", side_effect=TableFull("no room"))
+
     def accept(self, line: Line) -> None:
         self._askers[line.number] = line
 
@@ -142,7 +155,8 @@ class ServerProcess(LineProcess):
         if line.number in self._askers:
             head, arrays = read_message(Asking, message)
             request: Request = head.request
-            self.happen(ServerAsked(line.number, request, arrays))
+            with self._cramp(request):
+                self.happen(ServerAsked(line.number, request, arrays))
         elif (peer := self._peer_of(line)) is not None:
             head, _ = read_message(Replying, message)
             reply: Reply = head.reply

@@ -198,6 +198,15 @@ class ServerRules:
             self.check_server(self._processes[slot_holder.incarnation])
         self._compare_holders(table)
 
+    def check_alone(self, expected: Mapping[int, bytes]) -> None:
+        """Ranks in step have made the rows of the table `model` that one process makes of the same steps."""
+        table = self._store.table
+        for at, server in enumerate(table.servers):
+            rows = self._parts_of(self._processes[server.incarnation])[1].get(self._records.model.name)
+            found = read_rows(rows, np.array(table.primary) == at) if rows is not None else {}
+            if wrong := [number for number, row in found.items() if expected[number] != row]:
+                self.fail("rows are those of one process", f"{server.incarnation} has others in {len(wrong)} rows")
+
     def _compare_holders(self, table: SlotTable) -> None:
         """The two holders of a slot have the same rows, bit by bit; and nobody has rows of other slots."""
         for at, server in enumerate(table.servers):

@@ -41,6 +41,8 @@ class ServerShape:
         fickle: how likely a worker that pushes dies when a table is written.
         admit: pushes that an id needs for rows of its own; 0: the first one gives it some.
         evict: which rows of the table `model` go.
+        steps: workers are ranks of synchronous training, and prepare what they push.
+        cramped: how likely a server has no room for a push, as the primary or the backup of its slots.
     """
 
     nodes: int
@@ -60,6 +62,8 @@ class ServerShape:
     fickle: float
     admit: int = 0
     evict: Eviction | None = None
+    steps: bool = False
+    cramped: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +93,31 @@ HASTY = 10_000
 """Seeds from here on are of jobs in which a push is nearly always under way, and much happens."""
 
 
+IN_STEP = 20_000
+"""Seeds from here on are of jobs whose workers are ranks of synchronous training."""
+
+
 MANAGED = 7
 """Of so many seeds one is of a job whose tables stay within a size."""
 
 
+CRAMPED = 11
+"""Of so many seeds one is of a job whose servers have no room now and then."""
+
+
 def draw_schedule(seed: int) -> ServerSchedule:
     """The schedule of that seed."""
+    drawn = _draw_managed(seed)
+    if seed % CRAMPED != 3:
+        return drawn
+    cramped = random.Random(f"cramped {seed}").choice((0.02, 0.1, 0.3))
+    return replace(drawn, shape=replace(drawn.shape, cramped=cramped))
+
+
+def _draw_managed(seed: int) -> ServerSchedule:
+    if seed >= IN_STEP:
+        drawn = _draw_plain(seed if seed % 2 else seed - HASTY)
+        return replace(drawn, seed=seed, shape=replace(drawn.shape, steps=True, trainers=2))
     drawn = _draw_plain(seed)
     if seed % MANAGED != MANAGED - 2:
         return drawn

@@ -158,6 +158,7 @@ class Trainer(LineProcess):
         find: the process of a server, by its incarnation.
         fail: hears of what ends the job and must not.
         acknowledged: hears of each push that all servers have answered.
+        may_be_full: servers may have no room for a push, which is sent again after a while.
 
     Attributes:
         agent: of its node.
@@ -175,6 +176,8 @@ class Trainer(LineProcess):
         fail: Callable[[str, str], object],
         acknowledged: Callable[["Trainer", PushSource], object],
         random: random.Random,
+        *,
+        may_be_full: bool = False,
     ) -> None:
         super().__init__(network, name, agent.machine)
         self.agent = agent
@@ -185,6 +188,7 @@ class Trainer(LineProcess):
         self._fail = fail
         self._acknowledged = acknowledged
         self._random = random
+        self._may_be_full = may_be_full
         self._table = SlotTable()
         self._connections: dict[str, Asked] = {}
         self._asking = False
@@ -304,16 +308,18 @@ class Trainer(LineProcess):
         while True:
             replies = [each.reply[0] for each in asked.values() if each.reply is not None]
             for reply in replies:
-                if reply.refused not in ("", "moved"):
-                    self._fail(
-                        "no valid request is refused", f"{self.name} was refused {reply.refused!r}: {reply.text}"
-                    )
+                if reply.refused not in (("", "moved", "full") if self._may_be_full else ("", "moved")):
+                    self.refuse(reply)
             if any(reply.refused == "moved" and reply.version < table.version for reply in replies):
                 yield from self._pause(0.002)  # that server has not read this table yet
                 if all(each.reply is not None or each.broken for each in asked.values()):
                     return False
-            elif any(reply.refused for reply in replies):
+            elif any(reply.refused == "moved" for reply in replies):
                 self._want_newer()
+            elif any(reply.refused for reply in replies):
+                yield from self._pause(self._random.uniform(0.0, 0.1))
+                if all(each.reply is not None or each.broken for each in asked.values()):
+                    return False
             elif len(replies) == len(asked):
                 return True
             if self._table.version > table.version:
@@ -335,6 +341,10 @@ class Trainer(LineProcess):
                 self._fail("a worker is answered", f"{self.name} was not answered within {MOST_SECONDS:g} s")
                 return False
             yield SILENT_SECONDS / 2
+
+    def refuse(self, reply: Reply) -> None:
+        """A server does."""
+        self._fail("no valid request is refused", f"{self.name} was refused {reply.refused!r}: {reply.text}")
 
     def _want_newer(self) -> None:
         if self._asking:

@@ -22,7 +22,7 @@ def test_an_agent_tells_the_next_master_all_that_its_workers_have_said() -> None
             return Back(told=encode(LowestClock(5)).decode())
 
         tasks = Tasks()
-        reports = ClockReports(ask, tasks)
+        reports = ClockReports(ask, tasks, print)
         first, second = WorkerClock(0, 1, 1, 6), WorkerClock(1, 1, 1, 7)
         for each in (first, second):
             asked = Call("clocks", 1, told=encode(NodeClocks((each,), wants=4)).decode())
@@ -32,6 +32,28 @@ def test_an_agent_tells_the_next_master_all_that_its_workers_have_said() -> None
         await news.wait()
         assert told[2:] == [NodeClocks((first, second), 5)]
         assert (await reports.answer(Call("clocks", 1, told="{"))).text
+        await tasks.close()
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(scenario())
+
+
+def test_what_goes_wrong_is_said_once_and_all_is_told_again() -> None:
+    async def scenario() -> None:
+        said: list[str] = []
+        answers = iter([encode(LowestClock(5)).decode(), "{", "{", encode(LowestClock(6)).decode(), "{"])
+        over = asyncio.Event()
+
+        async def ask(_: Call) -> Back:
+            if (told := next(answers, None)) is None:
+                over.set()
+            return Back(told=told or encode(LowestClock(7)).decode())
+
+        tasks = Tasks()
+        reports = ClockReports(ask, tasks, said.append)
+        await reports.answer(Call("clocks", 1, told=encode(NodeClocks((WorkerClock(0, 1, 1, 6),))).decode()))
+        await over.wait()
+        assert len(said) == 2 and all(line.startswith("cannot tell the job's master") for line in said)
         await tasks.close()
 
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:

@@ -88,6 +88,10 @@ SENTENCES = [
     (r.AllSucceeded(3, counted=True), "every worker of round 3 whose role counts ended with exit code 0"),
     (r.NoNodeFit(n.Unfit("no memory")), "no remaining node can start workers: no memory"),
     (r.StandsStill("rank 1 on node A sleeps"), "the job makes no progress (--on-hang=fail): rank 1 on node A sleeps"),
+    (
+        r.RecordsLeft("shard 3 of dataset 'd'"),
+        "every worker ended with exit code 0, and one of them left shard 3 of dataset 'd' begun, which is nobody's",
+    ),
     (r.AllLeaving(TWO), "the job ends because every node is leaving (a, b)"),
     (r.AllLeaving(r.Nodes(("a",))), "the job ends because its only node is leaving"),
     (Unknown("Newer"), "Newer (another version of elastic-run says why)"),

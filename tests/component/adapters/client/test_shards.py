@@ -387,11 +387,12 @@ def left(data: Shards) -> None:
 
 
 class Pushed:
-    """Stands for tables: what they are told, and whether they can be reached."""
+    """Stands for tables: what they are told, whether they can be reached, and gradients be pushed."""
 
     def __init__(self) -> None:
         self.told: list[tuple[str, int, int]] = []
         self.reached = True
+        self.unusable = False
         self.rests = Event()
 
     def rest(self) -> None:
@@ -401,9 +402,15 @@ class Pushed:
         self.told.append(("cuts", shard_index, lease))
         return [offset]
 
+    @property
+    def in_doubt(self) -> bool:
+        return not self.reached
+
     def push(self, dataset: str, shard_index: int, lease: int, begin: int, end: int) -> None:
         if not self.reached:
             raise ConnectionError("no server answers")
+        if self.unusable:
+            raise ValueError("a gradient is not a finite number")
         self.told.append(("push", shard_index, lease))
 
 
@@ -453,6 +460,18 @@ def test_nobody_waits_for_a_worker_that_waits_for_others(
         second.result(ENOUGH)
         made[1].state_dict()
     waits.result(ENOUGH)
+
+
+def test_a_shard_of_which_nothing_was_pushed_is_given_back(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pushes, "registered", [told := Pushed()])
+    refuses, other = agent.shards(0, 2, records=10, commit="ack"), agent.shards(1, 2, records=10, commit="ack")
+    shard = next(refuses)
+    told.unusable = True
+    with pytest.raises(ValueError, match="finite"):
+        shard.done()
+    refuses.close()
+    told.unusable = False
+    assert [each.index for each in other if each.done() is None] == [shard.index]
 
 
 def test_a_shard_whose_push_has_failed_is_not_given_back_before_its_round_is_over(

@@ -34,7 +34,6 @@ from .machine_network import (
     begin_job,
     check_equal,
     pull_counts,
-    slot_of,
 )
 
 
@@ -127,46 +126,52 @@ def train_under_losses(draw: random.Random, replicas: int, steps: TableSpec) -> 
     check_equal(network)
 
 
-def push_one(network: Network, table: int, *ids: int, begin: int) -> int:
+def push_one(
+    network: Network, table: int, *ids: int, begin: int, shard: int = 0, spec: TableSpec = COUNTS, by: float = -1.0
+) -> int:
     """To the primary of all slots; the connection on which it will be answered."""
-    arrays = [np.array(ids, np.int64), np.full((len(ids), 1), -1.0, np.float32)]
-    source = PushSource("d", 0, 1, begin, begin + 1)
+    arrays = [np.array(ids, np.int64), np.full((len(ids), spec.columns), by, np.float32)]
+    source = PushSource("d", shard, 1, begin, begin + 1)
     network.count += 1
     network.links[network.count] = Link("w", "s1")
-    network.happen("s1", ServerAsked(network.count, PushGradients(("counts",), source, table), arrays))
+    network.happen("s1", ServerAsked(network.count, PushGradients((spec.name,), source, table), arrays))
     return network.count
 
 
-def test_a_backup_without_room_has_the_push_refused_and_what_another_has_is_asked_for_when_they_change_places() -> None:
+@pytest.mark.parametrize("joins", ["", "s4"], ids=["alone", "with a copy that is whole"])
+def test_a_backup_without_room_has_its_part_of_a_push_refused_and_all_copies_stay_equal(joins: str) -> None:
     network = Network(random.Random(1))
-    names = [network.start_server() for _ in range(3)]
-    half = [("s1", "s2" if at % 2 else "s3", "") for at in range(SLOTS)]
-    network.write_table(names, half)
+    names = [network.start_server() for _ in range(4)]
+    network.write_table(names, [("s1", "s2" if at % 2 else "s3", joins) for at in range(SLOTS)])
     network.settle()
-    assert network.ask_now("s1", OpenTable(COUNTS, 1))[0].refused == ""
-    ids = [each for each in range(100) if slot_of(each) % 2][:3] + [
-        each for each in range(100) if not slot_of(each) % 2
-    ][:3]
-    with pytest.MonkeyPatch.context() as patch:
-        make = rows.Rows.make
-        full = network.machines["s3"].tables.find_table("counts")
+    assert network.ask_now("s1", OpenTable(STEPS, 1))[0].refused == ""
+    ids = [*range(40)]
 
-        def refuse(self: rows.Rows, *arguments: Any) -> Any:
-            if self is full:
-                raise rows.TableFull("no room at all")
-            return make(self, *arguments)
-
-        patch.setattr(rows.Rows, "make", refuse)
-        at = push_one(network, 1, *ids, begin=0)
+    def push(shard: int, begin: int, by: float) -> Reply:
+        at = push_one(network, 1, *ids, begin=begin, shard=shard, spec=STEPS, by=by)
         network.settle()
         ((reply, _),) = network.links[at].answers
+        return reply
+
+    assert push(0, 0, 1.0).refused == ""
+    with pytest.MonkeyPatch.context() as patch:
+        full, find = network.machines["s3"].tables.find_table("steps"), rows.Rows.find
+
+        def refuse(self: rows.Rows, found: Any) -> Any:
+            if self is full:
+                raise rows.TableFull("no room at all")
+            return find(self, found)
+
+        patch.setattr(rows.Rows, "find", refuse)
+        reply = push(0, 1, 3.0)
         assert (reply.refused, reply.text) == ("full", "a server that keeps copies refuses: no room at all")
-    assert pull_counts(network, ids) == dict.fromkeys(ids, 0.0)
-    network.write_table(names, [("s2", "s1", "") if at % 2 else ("s1", "s3", "") for at in range(SLOTS)])
-    network.settle()
-    assert pull_counts(network, ids) == {each: float(slot_of(each) % 2) for each in ids}
-    odd = [at for at in range(SLOTS) if at % 2]
-    assert network.read_rows("s1", "counts", odd) == network.read_rows("s2", "counts", odd)
+    assert push(1, 0, -5.0).refused == ""  # of another worker, before it is sent again
+    assert push(0, 1, 3.0).refused == ""
+    for slots, backup in ((range(1, SLOTS, 2), "s2"), (range(0, SLOTS, 2), "s3")):
+        assert network.read_rows("s1", "steps", slots) == network.read_rows(backup, "steps", slots)
+    if joins:
+        assert network.whole["s1"] == 1
+        assert network.read_rows("s1", "steps", range(SLOTS)) == network.read_rows(joins, "steps", range(SLOTS))
 
 
 def job_with_a_copy_to_come() -> Network:

@@ -48,9 +48,11 @@ def test_gradients_since_a_push_that_was_refused_go_with_the_next(client: Server
     servers.servers[0].full = True
     with pytest.raises(ServerFull):
         client.push("d", 0, 1, 0, 2)
+    assert client.in_doubt
     servers.servers[0].full = False
     use(client, 2, 3, gradient=-2.0)
     client.push("d", 0, 1, 0, 4)
+    assert not client.in_doubt
     client.push("d", 0, 1, 4, 5)
     assert {id_: value for (_, id_), value in servers.rows.values.items()} == {1: 1.0, 2: 3.0, 3: 2.0}
     assert [(source.begin, source.end) for source in servers.rows.pushes] == [(0, 2), (2, 4), (4, 5)]
@@ -67,6 +69,13 @@ def test_a_push_has_the_time_at_which_it_was_made(client: ServersClient, servers
     client.push("d", 0, 1, 0, 1)  # again
     (sent,) = {request.source for request in servers.servers[0].asked if isinstance(request, PushGradients)}
     assert before <= sent.at <= after
+
+
+def test_of_a_push_that_is_refused_here_nothing_comes_to_a_server(client: ServersClient, servers: ManyServers) -> None:
+    use(client, 1, gradient=float("nan"))
+    with pytest.raises(TableMisused, match="finite"):
+        client.push("d", 0, 1, 0, 1)
+    assert (client.in_doubt, servers.rows.pushes) == (False, [])
 
 
 def test_what_no_loss_depends_on_is_not_pushed(client: ServersClient, servers: ManyServers) -> None:
@@ -103,7 +112,7 @@ def bounded(servers: ManyServers) -> ServersClient:
 
 def test_each_table_waits_by_its_own_bound_and_one_without_does_not(bounded: ServersClient) -> None:
     clock = bounded.clock
-    assert isinstance(clock, Clock) and clock.bound == 1
+    assert isinstance(clock, Clock) and clock.bound == 3, "no step waits for the answer to what a tighter one wants"
     for table in ("free", "loose", "tight"):
         bounded.await_step(table)
     assert bounded.cuts("d", 0, 1, 0) == [0]

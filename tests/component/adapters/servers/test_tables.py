@@ -23,6 +23,8 @@ from elastic_run.adapters.servers.requests import (
 )
 from elastic_run.adapters.servers.specs import SGD, Adagrad, Adam, TableSpec, Uniform, Zeros
 from elastic_run.adapters.servers.tables import Tables as ServerTables
+from elastic_run.adapters.servers.tables import apply_parts, find_parts
+from elastic_run.master.servers.slot_table import SLOTS
 
 from .machine_tables import COUNTS, Tables, opened
 
@@ -207,3 +209,15 @@ def test_a_pull_makes_no_row() -> None:
     _, (rows,) = tables.answer(PullRows(("counts",), 1), (np.arange(5),))
     assert rows.shape == (5, 1)
     assert tables.answer(OpenTable(COUNTS, 1), ())[0].count == 0
+
+
+@pytest.mark.parametrize("admit_after", [1, 2], ids=["plain", "managed"])
+def test_a_push_that_does_not_fit_makes_no_row_in_any_table(admit_after: int) -> None:
+    tables = ServerTables(4096)
+    ids, slots = np.arange(20), np.ones(SLOTS, np.bool_)
+    for name, columns in (("narrow", 1), ("wide", 200)):
+        tables.open_table(TableSpec(name, columns, SGD(1.0), Zeros(), admit_after=admit_after))
+    arrays = [ids, np.ones((20, 1), np.float32), ids, np.ones((20, 200), np.float32)]
+    with pytest.raises(rows.TableFull, match="more rows than there is room for"):
+        apply_parts(find_parts(tables.read_push(("narrow", "wide"), arrays, slots)), reuse=True, at=0)
+    assert [each.count for each in tables.list_rows()] == [0] * len(tables.list_rows())

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,14 +23,15 @@ torch = pytest.importorskip("torch")
 from torch.utils.data import DataLoader, Dataset, TensorDataset  # noqa: E402  # only where torch is
 
 import elastic_run  # noqa: E402
-from elastic_run.adapters.client import pushes  # noqa: E402
+from elastic_run.adapters.client import pushes, step_rows  # noqa: E402
 from elastic_run.adapters.client.context import RANK_VARIABLES  # noqa: E402
+from elastic_run.adapters.servers.own_server import OwnServer  # noqa: E402
+from elastic_run.adapters.servers.session import ServersClient  # noqa: E402
+from elastic_run.adapters.servers.specs import SGD, TableSpec, Zeros  # noqa: E402
 from elastic_run.adapters.torch.lockstep_batches import permuted  # noqa: E402
 from elastic_run.master.data.lockstep import BadSampler, BadSamplerState, SamplerMisused, WorldSizeRefused  # noqa: E402
 from elastic_run.master.data.permutation import Permutation, key  # noqa: E402
 from elastic_run.torch import ElasticBatchSampler  # noqa: E402
-
-from ....doubles.applied_marks import in_parts  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -290,12 +292,79 @@ def test_committing_before_anything_was_drawn_is_refused() -> None:
         sampler.commit()
 
 
-def test_committing_where_gradients_go_to_tables_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    sampler = ElasticBatchSampler(100, 10)
-    next(iter(sampler))
-    monkeypatch.setattr(pushes, "registered", [in_parts()])
-    with pytest.raises(SamplerMisused, match=r"where gradients go to tables.*Use leased data: data.shards\(\)"):
+class CountingTable:
+    """On a server of this process: how often steps have had each record."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.server = OwnServer(1 << 22)
+        self.monkeypatch = monkeypatch
+        self.begin()
+
+    def begin(self) -> None:
+        """The worker is another."""
+        self.client = ServersClient(self.server)
+        self.client.open_table(TableSpec("t", 1, SGD(1.0), Zeros()))
+        self.monkeypatch.setattr(pushes, "registered", [self.client])
+        self.monkeypatch.setattr(step_rows, "owners", {})
+
+    def use(self, ids: list[int]) -> None:
+        self.client.await_gradient("t", np.array(ids), lambda: np.full((len(ids), 1), -1.0, np.float32))
+
+    def counts(self, size: int) -> list[float]:
+        return self.client.pull("t", np.arange(size))[1][:, 0].tolist()
+
+
+def train_with(table: CountingTable, sampler: ElasticBatchSampler, steps: int = 1000) -> list[int]:
+    """How large the steps are that are left, or so many of them."""
+    sizes: list[int] = []
+    for batch in sampler:
+        table.use(batch)
         sampler.commit()
+        sizes.append(len(batch))
+        if len(sizes) == steps:
+            break
+    return sizes
+
+
+def test_rows_that_are_further_than_the_position_are_waited_for_and_crossed_by_no_step(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = CountingTable(monkeypatch)
+    assert train_with(table, ElasticBatchSampler(20, 6), steps=2) == [6, 6]
+    table.begin()  # from a checkpoint of before, and with other batches
+    assert train_with(table, again := ElasticBatchSampler(20, 5)) == [5, 5, 2, 5, 3]
+    assert table.counts(20) == [1.0] * 20 and again.epoch == 1
+    words = "the tables have record 12 of epoch 0 already, and the position is record 0 of epoch 0"
+    assert words in capsys.readouterr().err
+
+
+def test_a_position_that_is_further_than_the_rows_goes_back_to_theirs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = CountingTable(monkeypatch)
+    train_with(table, sampler := ElasticBatchSampler(20, 5, epochs=2))
+    newer = sampler.state_dict() | {"epoch": 1, "consumed": 10}
+    table.begin()
+    again = ElasticBatchSampler(20, 5, epochs=2)
+    again.load_state_dict(newer)
+    assert train_with(table, again) == [5, 5, 5, 5]
+    assert table.counts(20) == [2.0] * 20 and again.epoch == 2
+    assert "the tables have record 0 of epoch 1, and the position was record 10 of epoch 1" in capsys.readouterr().err
+
+
+def test_a_table_of_a_loop_that_runs_and_a_second_sampler_of_the_same_records_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sampler = ElasticBatchSampler(100, 10)
+    next(batches := iter(sampler))
+    table = CountingTable(monkeypatch)
+    with pytest.raises(SamplerMisused, match="declare all tables before it"):
+        sampler.commit()
+    del batches
+    train_with(table, sampler, steps=1)
+    with pytest.raises(SamplerMisused, match="a second ElasticBatchSampler with the same size and seed"):
+        train_with(table, ElasticBatchSampler(100, 10), steps=1)
+    assert train_with(table, ElasticBatchSampler(100, 10, seed=2), steps=1) == [10]
 
 
 def test_an_epoch_without_any_commit_is_told_and_begun_again() -> None:

@@ -20,7 +20,7 @@ from elastic_run.elastic_agent.machine.node_state import (
 )
 from elastic_run.elastic_agent.machine.plan import act, gentle, replaced, report
 from elastic_run.rendezvous.header import Header, HeaderState
-from elastic_run.rendezvous.member import MAX_EXITS, Exit, Fingerprint, Member, Report, State
+from elastic_run.rendezvous.member import MAX_EXITS, Exit, Fingerprint, Member, Report, State, read_ranks
 from elastic_run.rendezvous.membership import Registration
 from elastic_run.rendezvous.node_reasons import Unfit
 from elastic_run.rendezvous.ranks import Assignment
@@ -230,8 +230,10 @@ def test_the_report_of_a_trouble_that_takes_many_words_can_be_read_by_the_master
 
 def test_the_report_holds_no_more_exits_than_it_may_and_the_first_failure() -> None:
     exits = (*(Exit(1, rank, rank, 100 + rank, 0) for rank in range(39)), Exit(1, 39, 39, 139, 1))
-    found = report(node(ROUND, round=1, total=40, exits=exits), NOW).exits
-    assert len(found) == MAX_EXITS and found[0] == exits[-1]
+    found = report(node(ROUND, round=1, total=40, exits=exits), NOW)
+    assert len(found.exits) == MAX_EXITS and found.exits[0] == exits[-1]
+    told = {each.local_rank for each in found.exits if each.ok}
+    assert sorted((*told, *read_ranks(found.ended))) == list(range(39)), "others wait for what those lease"
 
 
 def test_exit_codes_are_told_apart_and_a_farewell_is_short() -> None:

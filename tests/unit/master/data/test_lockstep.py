@@ -161,7 +161,9 @@ def test_ranks_have_equal_numbers_of_batches_and_none_is_empty_or_too_large(plan
 def test_the_history_of_commits_has_each_record_once_whatever_the_world_does(plan: Plan, data: st.DataObject) -> None:
     if not (possible := worlds(plan)):
         return
-    history: list[tuple[int, list[int], int]] = []  # per commit: epoch, records, of which repeated or without weight
+    cuts = data.draw(st.lists(st.tuples(st.integers(0, 2), st.integers(1, plan.size)), max_size=4), label="cuts")
+    plan = replace(plan, cuts=tuple(sorted(cuts)))
+    history: list[tuple[int, list[int], int]] = []  # per commit: epoch, records, of which repeated
     saved, position = 0, Position()
     checkpoint = plan.state(position)
     for _ in range(20):
@@ -183,7 +185,10 @@ def test_the_history_of_commits_has_each_record_once_whatever_the_world_does(pla
                 if weight
             ]
             assert seen == records
-            history.append((step.epoch, records, step.repeated))
+            assert not any(
+                at == step.epoch and step.start < cut < step.start + step.count for at, cut in cuts if cut < plan.size
+            )
+            history.append((step.epoch, records, max(0, step.start + step.count - step.size)))
             before, position = position, plan.after(position, world)
             assert position.step == before.step + 1 == len(history)
         if data.draw(st.booleans(), label="checkpoint"):
@@ -197,7 +202,7 @@ def test_the_history_of_commits_has_each_record_once_whatever_the_world_does(pla
         while not plan.done(position):
             step = plan.step(position, world)
             records = plan.order(step.epoch).records(range(step.start, step.start + step.count))
-            history.append((step.epoch, records, step.repeated))
+            history.append((step.epoch, records, max(0, step.start + step.count - step.size)))
             position = plan.after(position, world)
     assert [epoch for epoch, _, _ in history] == sorted(epoch for epoch, _, _ in history)
     for epoch in range(plan.epochs):

@@ -248,6 +248,10 @@ def test_ranks_have_ended_whichever_round_their_worker_was_started_for() -> None
     report("a", 2, Exit(1, 0, 0, 1, 0))
     report("b", 2, Exit(1, 1, 0, 2, 0))  # of which there is another by now
     assert (controller.round.number, controller.ended_ranks) == (2, {0})
+    controller.on(registered("b", Report("running", 2, ended=(1,), run="run")), 1.0)
+    assert controller.ended_ranks == {0, 1}, "also one for which there is no room among the exits"
+    controller.on(registered("b", Report("running", 1, ended=(1,), run="run")), 1.0)
+    assert controller.ended_ranks == {0}
 
 
 def history(tmp_path: Path, terms: Terms = TERMS) -> Path:
