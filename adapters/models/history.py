@@ -79,7 +79,9 @@ class TrainingHistory:
         self._file = file
         kept = [line for line in _read_lines(file) if line["step"] <= step] if step else []
         self.evaluations = [
-            Evaluated(line["step"], line["records"], line["validation"]) for line in kept if "validation" in line
+            Evaluated(line["step"], line["records"], _read_values(line["validation"]))
+            for line in kept
+            if "validation" in line
         ]
         part = file.with_name(f".{file.name}.part")
         part.write_text("".join(json.dumps(line) + "\n" for line in kept), encoding="utf-8")
@@ -96,9 +98,14 @@ class TrainingHistory:
         self._add("validation", evaluated.step, evaluated.records, evaluated.values)
 
     def _add(self, what: str, step: int, records: int, values: Mapping[str, float]) -> None:
+        finite = {name: value if math.isfinite(value) else None for name, value in values.items()}  # JSON has no other
         with self._file.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"step": step, "records": records, what: dict(values)}) + "\n")
+            file.write(json.dumps({"step": step, "records": records, what: finite}) + "\n")
         self._events.add_scalars(step, {f"{what}/{name}": value for name, value in values.items()})
+
+
+def _read_values(values: Mapping[str, float | None]) -> dict[str, float]:
+    return {name: math.nan if value is None else value for name, value in values.items()}
 
 
 def _read_lines(file: Path) -> list[dict[str, Any]]:  # Any: JSON

@@ -45,6 +45,8 @@ class Validation:
         """See `BesideTraining`. Raises BadModel."""
         step, ended = checkpoint.step, not progress.due
         if step != self._step:  # else training was stopped by what this state has given
+            if dist.is_available() and dist.is_initialized():
+                dist.barrier()  # pyright: ignore[reportUnknownMemberType]  # torch has no type for it; the state is there
             share_numbers(self._module)
             found = evaluate(self._user, self._module, self._files, self._task)
             self._step = step

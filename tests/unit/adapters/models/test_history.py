@@ -21,7 +21,8 @@ def test_lines_of_steps_that_come_again_are_dropped_and_those_before_are_kept(tm
     file.write_text(file.read_text() + '{"step": 40, "rec')  # its writer was killed
     after = TrainingHistory(file, events, 20)
     after.add_training(30, 300, 0.25)
-    assert [each.step for each in after.evaluations] == [10, 20]
+    assert [each.step for each in after.evaluations] == [10, 20] and math.isnan(after.evaluations[0].values["auc"])
+    assert "NaN" not in file.read_text()
     lines = [json.loads(line) for line in file.read_text().splitlines()]
     assert [(line["step"], [*line][2]) for line in lines] == [
         (10, "training"),
