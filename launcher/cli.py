@@ -160,7 +160,7 @@ _COMMANDS = {
 }
 """The module of each command that starts no job: its `main` takes the words after the command, and the environment."""
 
-_JOBS: dict[str, str] = dict.fromkeys(("train", "evaluate", "predict"), ".model_job")
+_JOBS: dict[str, str] = dict.fromkeys(("train", "evaluate", "predict", "export"), ".model_job")
 """The module of each command that is a job of ours: its `job_words` gives the command line that it stands for."""
 
 _USAGE = """elastic-run [flags] train.py [the script's own arguments]

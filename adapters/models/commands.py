@@ -1,4 +1,4 @@
-"""What `train`, `evaluate` and `predict` are asked to do, as values, and what can be wrong with it before a start.
+"""What `train`, `evaluate`, `predict` and `export` are asked to do, as values, and what can be wrong with it.
 
 The launcher reads the same words before it starts anything, and the workers read them again (loads no framework).
 """
@@ -16,9 +16,9 @@ from .errors import BadModel
 from .history import read_aim
 from .model_source import check_model
 
-Verb = Literal["train", "evaluate", "predict"]
+Verb = Literal["train", "evaluate", "predict", "export"]
 
-VERBS: tuple[Verb, ...] = ("train", "evaluate", "predict")
+VERBS: tuple[Verb, ...] = ("train", "evaluate", "predict", "export")
 
 FORMATS = ("csv", "parquet")
 """Of outputs."""
@@ -40,7 +40,7 @@ class ModelTask:
         best: by what one evaluation is better than another, see `read_aim`.
         patience: evaluations in a row that may be no better than the best before training stops; 0: any number.
         state: the file that training writes, and the others read.
-        output: the folder of predictions.
+        output: the folder of predictions, or of an export.
         output_format: of its files, and the ending of their names.
         epochs: how often each record is used.
         batch_size: records of a worker in a step.
@@ -118,10 +118,12 @@ def make_parser(verb: Verb, *, named: bool = True) -> VerbParser:
         "train": "Trains a model on files of records; a job that was interrupted goes on where its state ends.",
         "evaluate": "Computes a trained model's loss and metrics on files of records.",
         "predict": "Writes a trained model's outputs: a file for each shard of the records, whole or absent.",
+        "export": "Writes a trained model with features as a folder whose predict.py needs torch alone.",
     }
+    own = "--output=FOLDER" if verb == "export" else "--data=FILES"
     parser = VerbParser(
         prog=f"elastic-run {verb}",
-        usage=f"elastic-run {verb} model.py --data=FILES [flags] [flags of elastic-run]",
+        usage=f"elastic-run {verb} model.py {own} [flags] [flags of elastic-run]",
         description=what[verb],
         epilog="elastic-run --help lists the flags of elastic-run, such as --nnodes=2:8 and --nproc-per-node=4.",
         allow_abbrev=False,
@@ -129,6 +131,11 @@ def make_parser(verb: Verb, *, named: bool = True) -> VerbParser:
     if named:
         parser.add_argument("model", help="the file with the model's functions")
     add = parser.add_argument
+    if verb == "export":
+        add("--state", type=Path, metavar="FILE", help="what training wrote (default: MODEL.pt, here)")
+        add("--output", type=Path, required=True, metavar="FOLDER", help="a new folder")
+        parser.set_defaults(data=[], batch_size=1, shard_size=1, bad=0.0)
+        return parser
     add(
         "--data", action="append", required=True, metavar="FILES", help="a file, a folder or a pattern; may be repeated"
     )
@@ -185,7 +192,7 @@ def read_task(words: Sequence[str], *, script: str = "") -> ModelTask:
         best=given.best if verb == "train" else "loss",
         patience=given.patience if verb == "train" else 0,
         state=given.state or Path(f"{Path(model).stem}.pt"),
-        output=given.output if verb == "predict" else Path(),
+        output=given.output if verb in ("predict", "export") else Path(),
         output_format=given.output_format if verb == "predict" else FORMATS[0],
         epochs=given.epochs if verb == "train" else 1,
         batch_size=given.batch_size,
@@ -201,7 +208,7 @@ def check_task(task: ModelTask) -> None:
     """Looks for what is named, and reads the model's source; runs nothing of it. Raises BadModel."""
     check_model(task.model)
     for flag, files in (("data", task.data), ("validate", task.validate)):
-        if any("://" in each for each in files) or (flag == "validate" and not files):
+        if any("://" in each for each in files) or not files:
             continue  # of a package's reader, which looks for itself
         try:
             find_files(files)
@@ -216,3 +223,5 @@ def check_task(task: ModelTask) -> None:
             f"there is no file {task.state}, which elastic-run train {task.model} writes: train first, or name "
             "what it has written with --state=FILE"
         )
+    if task.verb == "export" and task.output.exists():
+        raise BadModel(f"--output={task.output} is there already: name a new folder")

@@ -14,6 +14,9 @@ NEEDED = {
 }
 """What each model file has."""
 
+FEATURES = ("features", "label")
+"""What may stand for `feed`."""
+
 OPTIONAL = ("metrics", "schedule", "callbacks")
 
 
@@ -45,6 +48,10 @@ def check_source(source: str | bytes, file: str) -> None:
 def check_names(names: set[str], file: str) -> None:
     """Raises BadModel where one is missing that a model file has."""
     missing = [name for name in NEEDED if name not in names]
+    if "features" in names and "feed" in missing:
+        missing.remove("feed")
+        if "label" not in names:
+            raise BadModel(f'{file} has features and no label: add label = "click", the column that is learned')
     if missing:
         raise BadModel(f"{file} has no {' and no '.join(f'{name}()' for name in missing)}: add {NEEDED[missing[0]]}")
 

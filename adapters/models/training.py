@@ -113,6 +113,7 @@ def train(
     parts: dict[str, Any] = {"model": module, "progress": progress}  # Any: see `Checkpoint`
     parts |= {"optimizer": optimizer} if optimizer else {}
     parts |= {"schedule": schedule} if schedule else {}
+    parts |= {"features": user.features} if user.features else {}
     parts |= {} if tables else {"data": data}
     # Tables of this process end with it, so that what is half trained could not be gone on with.
     every = sys.maxsize if tables and not launched else task.save_every

@@ -15,7 +15,8 @@ from ...rendezvous.base.frozen import dataclass
 from ..readers.contract import Columns
 from .auc import AUC
 from .errors import BadModel
-from .model_source import NEEDED, OPTIONAL, check_names
+from .featured import ModelFeatures, declare_features
+from .model_source import FEATURES, NEEDED, OPTIONAL, check_names
 
 Value = Any
 """What `feed` gives and a module takes or returns: a tensor, a tuple of values, or a mapping of names to values."""
@@ -45,17 +46,28 @@ class UserModel:
     Args:
         functions: by name.
         file: for messages.
+        features: what it has in place of `feed`.
+
+    Attributes:
+        features: as given.
     """
 
-    def __init__(self, functions: Mapping[str, Callable[..., Any]], file: str) -> None:  # Any: a user's
-        check_names(set(functions), file)
+    def __init__(
+        self,
+        functions: Mapping[str, Callable[..., Any]],  # Any: a user's
+        file: str,
+        features: ModelFeatures | None = None,
+    ) -> None:
+        check_names({*functions, *(FEATURES if features else ())}, file)
+        self.features = features
         self._functions = functions
         self._file = file
 
     def make_module(self, seed: int) -> nn.Module:
         """What `forward()` returns. Raises BadModel."""
         torch.manual_seed(seed)  # pyright: ignore[reportUnknownMemberType]  # torch has no type for it
-        module = self._functions["forward"]()
+        forward = self._functions["forward"]
+        module = self.features.call_forward(forward) if self.features else forward()
         if not isinstance(module, nn.Module):
             raise self._returned("forward", module, "a torch.nn.Module")
         if sparse := next((each for each in module.modules() if getattr(each, "sparse", False)), None):
@@ -98,7 +110,10 @@ class UserModel:
             labelled: labels are needed.
         """
         count = count_records(columns)
-        given: object = self._functions["feed"](columns)
+        if self.features:
+            given: object = self.features.feed(columns, labelled=labelled)
+        else:
+            given = self._functions["feed"](columns)
         pair = cast("tuple[Value, ...]", given) if isinstance(given, tuple) else ()
         if len(pair) != 2:
             raise self._returned("feed", cast(object, given), "two values, inputs and labels: return inputs, labels")
@@ -241,4 +256,4 @@ def model_of(module: object, file: str) -> UserModel:
     """The functions of a module that is loaded. Raises BadModel."""
     names = (*NEEDED, *OPTIONAL)
     found = {name: getattr(module, name) for name in names if callable(getattr(module, name, None))}
-    return UserModel(found, file)
+    return UserModel(found, file, declare_features(module, file))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ...master.data.shard import BadDataset, BadShardsState
 from ..client.checkpoints import BadCheckpoint
 from ..client.context import AGENT
+from ..features.errors import BadFeatures
 from ..readers.errors import BadFiles, BadRecords
 from ..readers.opened import RecordFiles, open_files
 from ..servers.errors import TableMisused
@@ -20,7 +21,9 @@ from .errors import BadModel
 if TYPE_CHECKING:
     from torch import nn
 
-UNFIT = (BadCheckpoint, BadModel, BadFiles, BadRecords, BadDataset, BadShardsState, TableMisused)
+    from .user_model import UserModel
+
+UNFIT = (BadCheckpoint, BadFeatures, BadModel, BadFiles, BadRecords, BadDataset, BadShardsState, TableMisused)
 """What each start would meet again: told in one sentence, with the exit code by which the launcher knows that."""
 
 
@@ -28,7 +31,7 @@ def run(words: Sequence[str], script: object = None) -> None:
     """Does what the words ask for.
 
     Args:
-        words: train, evaluate or predict, the model's file, and flags.
+        words: train, evaluate, predict or export, the model's file, and flags.
         script: the module that is the model, where it runs itself and is not named in the words.
 
     Raises SystemExit where that cannot be done, once it is told why.
@@ -56,7 +59,15 @@ def _do(task: ModelTask, script: object) -> None:
     if AGENT not in os.environ or task.verb != "train" or is_trained(task.state, task.epochs):
         keep_tables_here()  # servers that this job may have know nothing of what was trained before
     user = model_of(script, task.model) if script else load_model(task.model)
+    if task.verb == "export":
+        _export(user, task)
+        return
     files = _open(task, task.data)
+    if user.features:
+        if task.verb != "train" or task.state.exists():
+            user.features.read_state(task.state)
+        else:
+            user.features.fit(files, task)
     module = user.make_module(task.seed)
     if task.verb == "train":
         validated = _open(task, task.validate) if task.validate else None
@@ -65,6 +76,19 @@ def _do(task: ModelTask, script: object) -> None:
     step = _load_state(module, task.state)
     say_once(f"{task.state} has the model after step {step:,}")
     (evaluate if task.verb == "evaluate" else predict)(user, module, files, task)
+
+
+def _export(user: "UserModel", task: ModelTask) -> None:
+    from .exporting import export_model  # here: it loads torch
+
+    if not user.features:
+        raise BadModel(
+            f"{task.model} has its own feed(), which needs more than torch: declare features instead, and export then"
+        )
+    user.features.read_state(task.state)
+    module = user.make_module(task.seed)
+    _load_state(module, task.state)
+    export_model(user, module, task)
 
 
 def _open(task: ModelTask, paths: Sequence[str]) -> RecordFiles:

@@ -122,9 +122,9 @@ class Embedding(nn.Module):
             name, dim, optimizer, begun, seed, unusable, max_staleness, numbers, admit_after=admit_after, evict=evict
         )
         self.spec = declare_table(spec)
-        self._dtype = dtype
+        self.dtype = dtype
         self._has_strings = False
-        self._mode = mode
+        self.mode = mode
         check_optimizers()
 
     def forward(self, ids: "Tensor | Strings | Array", offsets: Tensor | None = None) -> Tensor:
@@ -149,8 +149,8 @@ class Embedding(nn.Module):
             here.await_gradient(table, distinct, awaited.take_gradient, awaited.may_come)
         places = torch.as_tensor(inverse).to(ids.device)
         if offsets is None:
-            return functional.embedding(places.reshape(ids.shape), leaf).to(self._dtype)
-        return functional.embedding_bag(places, leaf, offsets, mode=self._mode).to(self._dtype)
+            return functional.embedding(places.reshape(ids.shape), leaf).to(self.dtype)
+        return functional.embedding_bag(places, leaf, offsets, mode=self.mode).to(self.dtype)
 
     def prefetch(self, ids: "Tensor | Strings | Array") -> None:
         """Asks for the rows of the next batch, and does not wait: the call with the same `ids` finds them on their way.
@@ -182,13 +182,13 @@ class Embedding(nn.Module):
         """The rows of `ids` (any shape) as they are now: ids.shape + (dim,), of `dtype`. No gradient follows."""
         ids = self._as_tensor(ids)
         _, rows, inverse = servers_client().pull(self.spec.name, self._flat(ids))
-        return torch.as_tensor(rows[inverse]).reshape(*ids.shape, self.spec.columns).to(self._dtype)
+        return torch.as_tensor(rows[inverse]).reshape(*ids.shape, self.spec.columns).to(self.dtype)
 
     def extra_repr(self) -> str:
         """What `print(model)` says of it; where ids were strings, also how likely two of them share a row."""
         words = [f"{self.spec.name!r}, dim={self.spec.columns}, {self.spec.optimizer!r}"]
-        if self._dtype != torch.float32:
-            words.append(f"dtype={self._dtype}")
+        if self.dtype != torch.float32:
+            words.append(f"dtype={self.dtype}")
         if self._has_strings:
             odds = (f"{count:.0e}: {specs.collision_probability(count):.0e}" for count in (10**6, 10**8, 10**9))
             words.append(f"strings as 64-bit hashes (probability that two of so many are the same: {', '.join(odds)})")

@@ -568,8 +568,7 @@ def completion(shell: str) -> str:
             return (
                 "_elastic_run() {\n"
                 '    local word="${COMP_WORDS[COMP_CWORD]}"\n'
-                "    [[ $word == -* ]] || return\n"
-                "    compopt -o nospace 2>/dev/null\n"
+                "    [[ $word == -* ]] || return\n    compopt -o nospace 2>/dev/null\n"
                 f'    COMPREPLY=($(compgen -W "{names}" -- "$word"))\n'
                 "}\n"
                 "complete -o default -F _elastic_run elastic-run\n"
@@ -580,6 +579,7 @@ OTHERS = {
     "train": "train a model in four functions on files of records",
     "evaluate": "compute its loss and metrics on other records",
     "predict": "write its outputs, each once",
+    "export": "write a model with features as a folder that needs torch alone",
     "new": "print such a model to begin with",
     "master": "lead a job without workers; same flags and script",
     "join": "join a job by the line that its first node prints",

@@ -5,6 +5,7 @@
     is_current_round        whether this worker's round is still the job's; ask before a checkpoint is replaced
     rounds, Rounds          one context after the other, for a worker that keeps its process
     data                    shards of a dataset that workers lease
+    features                what columns become for a model: numbers, categories, sequences, texts
     jax                     JAX: joins a worker to the other processes of its round
     models                  a model in four functions: what its file calls to run by itself
     servers                 parameter servers: how the rows of a table begin, and follow their gradients
@@ -24,7 +25,7 @@ from typing import TYPE_CHECKING
 from .rendezvous.version import VERSION as __version__
 
 if TYPE_CHECKING:
-    from . import compat, data, exceptions, jax, models, servers, tensorflow, torch, trace, xgboost
+    from . import compat, data, exceptions, features, jax, models, servers, tensorflow, torch, trace, xgboost
     from .adapters.client.context import Context, context
     from .adapters.client.current_round import is_current_round
     from .adapters.client.rounds import Rounds, rounds
@@ -40,6 +41,7 @@ __all__ = [
     "context",
     "data",
     "exceptions",
+    "features",
     "is_current_round",
     "jax",
     "launch",

@@ -24,6 +24,7 @@
     │   ├── BadFiles       (ValueError)     there are none, they do not fit together, or nothing can read them
     │   ├── BadRecords     (ValueError)     a record does not fit the columns, or too many do not
     │   └── FileChanged    (RuntimeError)   a file is not the one any more that was opened
+    ├── BadFeatures        (ValueError)     features: they cannot be as they are declared, or a column is missing
     ├── BadModel           (ValueError)     models: a model file, or what it is to do, cannot be used
     ├── SamplerError                       torch: ElasticBatchSampler
     │   ├── BadSampler        (ValueError)     the script asks for what cannot be
@@ -47,6 +48,7 @@ from .adapters.client.context import BadEnvironment
 from .adapters.client.ledger_client import RoundOver, ShardsMisused, ShardsNotDone, ShardsRefused
 from .adapters.client.rounds import NoAgent
 from .adapters.client.whose_ledger import NoLedger
+from .adapters.features.errors import BadFeatures
 from .adapters.models.errors import BadModel
 from .adapters.readers.errors import BadFiles, BadRecords, FileChanged, ReadersError
 from .adapters.servers.errors import PushRefused, ServerFull, ServerGone, ServersError, TableMisused
@@ -69,6 +71,7 @@ __all__ = [
     "BadCheckpoint",
     "BadDataset",
     "BadEnvironment",
+    "BadFeatures",
     "BadFiles",
     "BadModel",
     "BadRecords",

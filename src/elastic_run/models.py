@@ -19,12 +19,12 @@ __all__ = ["AUC", "main"]
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    """Trains, evaluates or predicts with the model that the running script is.
+    """Trains, evaluates, predicts with or exports the model that the running script is.
 
     The script has the functions `forward`, `loss`, `optimizer` and `feed`. Under a debugger it stops in them.
 
     Args:
-        words: train, evaluate or predict, and flags; None: those of the command line.
+        words: train, evaluate, predict or export, and flags; None: those of the command line.
 
     Raises:
         SystemExit: that cannot be done; the reason was printed.

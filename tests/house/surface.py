@@ -16,20 +16,21 @@ def lists(words: Mapping[str, str]) -> dict[str, list[str]]:
 SURFACE = lists(
     {
         "elastic_run": """
-        Context LaunchFailed Rounds __version__ compat context data exceptions is_current_round jax launch models
-        rounds servers tensorflow torch trace xgboost
+        Context LaunchFailed Rounds __version__ compat context data exceptions features is_current_round jax launch
+        models rounds servers tensorflow torch trace xgboost
     """,
         "elastic_run.compat": "elastic_launch",
         "elastic_run.data": """
         BadRow Columns Part RecordFiles RecordReader RecordShard RecordShards Shard Shards open shards
     """,
         "elastic_run.exceptions": """
-        AgentGone AgentTimeout BadCheckpoint BadDataset BadEnvironment BadFiles BadModel BadRecords BadSampler
-        BadSamplerState BadShardsState ElasticRunError FileChanged LaunchFailed NoAgent NoLedger
+        AgentGone AgentTimeout BadCheckpoint BadDataset BadEnvironment BadFeatures BadFiles BadModel BadRecords
+        BadSampler BadSamplerState BadShardsState ElasticRunError FileChanged LaunchFailed NoAgent NoLedger
         ProcessGroupExists PushRefused RanksDiffer ReadersError RoundOver SamplerError SamplerMisused ServerFull
         ServerGone ServersError ShardsError ShardsMisused ShardsNotDone ShardsRefused StateLost TableMisused
         UnsupportedState UsageError WorldSizeRefused
     """,
+        "elastic_run.features": "Category Cross Features FittedFeatures IdSequence Numeric Words",
         "elastic_run.jax": "initialize",
         "elastic_run.models": "AUC main",
         "elastic_run.tensorflow": "Checkpoint Embedding Records ShardsDataset fit_shard shards_dataset",
@@ -65,6 +66,13 @@ MEMBERS = lists(
         "elastic_run.data.RecordShards": "close flush load_state_dict mark part state_dict",
         "elastic_run.data.Shard": "done epoch file index indices key number offset progress start stop",
         "elastic_run.data.Shards": "close flush load_state_dict mark part state_dict",
+        "elastic_run.features.Category": "column hash min_count table vocabulary",
+        "elastic_run.features.Cross": "columns hash table",
+        "elastic_run.features.Features": "to_tables",
+        "elastic_run.features.FittedFeatures": "columns join rows_of",
+        "elastic_run.features.IdSequence": "column hash length min_count separator table vocabulary",
+        "elastic_run.features.Numeric": "bins column indicator log standardize",
+        "elastic_run.features.Words": "column hash length min_count table vocabulary",
         "elastic_run.servers.Adagrad": "code eps initial_accumulator_value lr",
         "elastic_run.servers.Adam": "beta1 beta2 code eps lr",
         "elastic_run.servers.FTRL": "beta code l1 l2 lr",
@@ -103,7 +111,7 @@ NAMES = [f"{module}.{name}" for module, names in SURFACE.items() for name in nam
 
 DOCUMENTED = [path for path in NAMES if not path.endswith("__version__")]
 
-NEEDS_A_FRAMEWORK = ("elastic_run.jax", "elastic_run.tensorflow", "elastic_run.torch")
+NEEDS_A_FRAMEWORK = ("elastic_run.features", "elastic_run.jax", "elastic_run.tensorflow", "elastic_run.torch")
 """Modules that import their framework."""
 
 

@@ -64,6 +64,7 @@ NOT_RUN = {
     r"elastic-run report ": "the events of a job; test_report.py makes pages of some",
     r"elastic-run --join-file=": "another machine; tests/security/test_secrets.py has a secret",
     r"(elastic-run (train|evaluate|predict|new)|python model\.py) ": "a model and its data; test_models.py runs all",
+    r"elastic-run export ": "a model that was trained; test_features.py exports some",
     r"elastic-run master ": "another machine; test_master_process.py",
     r"elastic-run .*--etcd-cacert": "an etcd with TLS and users; tests/security/test_store_users.py starts one",
     r"kubectl ": "a cluster; tests/cluster/ has a control plane",
@@ -322,6 +323,8 @@ PYTHON: Mapping[str, Run | str] = {
         "assert len(list(out.glob('*.json'))) == 8\n",
         job="plain",
     ),
+    "features: import torch": "test_features.py trains it",
+    "features: from served.predict import predict": "test_features.py runs it in the folder of an export",
     "checkpoint: import os": "the test below runs it until it is told to leave, and then to its end",
     "data: drawn = 0": Run(
         TORCH + "ranks()\nfrom elastic_run.torch import ElasticBatchSampler\n"

@@ -75,6 +75,6 @@ def test_a_value_of_its_own_word_goes_with_its_flag() -> None:
 
 def test_a_model_to_begin_with_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["logistic-regression"], {}) == 0
-    assert "def feed(" in capsys.readouterr().out
-    with pytest.raises(UsageError, match="NAME is one of deepfm, logistic_regression"):
+    assert "features = Features(" in capsys.readouterr().out
+    with pytest.raises(UsageError, match="NAME is one of dcn_v2, deepfm, logistic_regression"):
         main(["unknown"], {})
