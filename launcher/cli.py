@@ -40,6 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if words[0] in _HELP and words[1:2] in (["--help"], ["-h"]):
         sys.stdout.write(_HELP[words[0]])
         return 0
+    typed = words[0]
     leads = words[:1] == ["master"]
     store = words[:1] == ["store"] and any(word.startswith("-") for word in words[1:2])
     try:
@@ -56,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             words, environ = joined(words[1:], environ)
         options = parse(words[1:] if leads else words, environ, workers=not leads, folder=Path.cwd())
     except UsageError as error:
-        return _refuse(str(error))
+        return _refuse(f"{error}{_shadowed(typed)}")
     except PermissionError as error:  # pathlib's `exists` and its kin raise it for what lies in such a folder
         return _refuse(f"{error.filename}: permission denied: this user may not enter the folder in which it lies")
     try:
@@ -187,6 +188,12 @@ file of mode 0600 that holds it, or - for standard input.
 Flags and script are those of the other nodes: elastic-run --help lists the flags.
 """,
 }
+
+
+def _shadowed(word: str) -> str:
+    """What to say where this command has the name of a script that is here; empty elsewhere."""
+    is_command = word in {*_COMMANDS, *_JOBS, "join", "master"}
+    return f"; to run the script {word} that is here, write ./{word}" if is_command and Path(word).is_file() else ""
 
 
 def _refuse(sentence: str) -> int:

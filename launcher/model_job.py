@@ -33,12 +33,16 @@ def job_words(words: Sequence[str]) -> list[str]:
         make_parser(verb).print_help()
         raise SystemExit(0)
     own, others = split_flags(words[1:], flags_of(verb))
+    others = [word for word in others if word != "--"]  # nothing of the model's own would follow it
     scanned = flags.scan(others, {})
     model, *after = scanned.command or ("",)
     if not model:
         raise UsageError(f"no model is named: write elastic-run {verb} model.py --data='data/*.parquet'")
     before = others[: len(others) - 1 - len(after)]
     late = flags.scan(after, {})
+    for name in ("module", "no-python"):
+        if given := scanned.given.get(name) or late.given.get(name):
+            raise UsageError(f"{given.source} is not for elastic-run {verb}, whose model is a file: write model.py")
     if late.command:
         raise UsageError(f"{late.command[0]!r} follows {model}, and is no flag: elastic-run {verb} takes one model")
     try:

@@ -3,6 +3,8 @@
 The servers' client (`adapters/servers/session.py`) registers itself here when a script declares its first table.
 """
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import NamedTuple, Protocol
 
 
@@ -89,6 +91,17 @@ def rest() -> None:
     """Nobody is to wait for this worker."""
     for each in registered:
         each.rest()
+
+
+@contextmanager
+def set_aside() -> Generator[None]:
+    """Records that are done in it go into no model: shards are leased, and nothing is pushed."""
+    rest()
+    given, registered[:] = registered[:], []
+    try:
+        yield
+    finally:
+        registered[:0] = given
 
 
 def await_work(leases: LeasesToCome | None) -> None:

@@ -199,6 +199,12 @@ class Features:
         if not self.declared:
             raise BadFeatures('no feature is declared: Features(age=Numeric(), city=Category()), or features = "auto"')
         for name, feature in self.declared.items():
+            if not isinstance(name, str) or name == "self":  # pyright: ignore[reportUnnecessaryIsInstance]  # as below
+                raise BadFeatures(f'{name!r} cannot be the name of a feature: Features(other=Numeric("{name}"))')
+            if name.endswith("_offsets") and name.removesuffix("_offsets") in self.declared:
+                raise BadFeatures(
+                    f"the feature {name!r} has the name of the offsets of another one: give it another name"
+                )
             if not isinstance(feature, tuple(KINDS.values())):  # pyright: ignore[reportUnnecessaryIsInstance]  # of a script that is not typed
                 raise BadFeatures(
                     f"the feature {name!r} is {feature!r}: it is one of Numeric(), Category(), Cross(), ..."

@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from ...rendezvous.base.frozen import dataclass
 from .declared import VOCABULARY, Category, Feature, Features, IdSequence, Numeric, Words
@@ -72,7 +73,8 @@ def infer_features(kinds: Mapping[str, str], label: str, summary: Summary) -> In
             if isinstance(feature, str):
                 left_out[column] = feature
             else:
-                found[column] = feature
+                name = f"{column}_" if column == "self" or column.endswith("_offsets") else column
+                found[name] = replace(feature, column=column) if name != column else feature
     if not found:
         why = "; ".join(f"{column!r} {each}" for column, each in left_out.items())
         raise BadFeatures(f"no feature can be inferred from the columns: {why or 'there is none but the label'}")

@@ -70,7 +70,7 @@ class QuantileSketch:
         weights = np.concatenate([np.full(len(each), 2**level, np.int64) for level, each in enumerate(self._levels)])
         order = np.argsort(numbers, kind="stable")
         reached = np.cumsum(weights[order])
-        places = reached.searchsorted(np.asarray(shares) * reached[-1])
+        places: Array = cast(Any, reached).searchsorted(np.asarray(shares) * reached[-1])
         return [float(each) for each in numbers[order][np.minimum(places, len(numbers) - 1)]]
 
     def to_facts(self) -> list[Any]:

@@ -5,6 +5,7 @@ The launcher reads the same words before it starts anything, and the workers rea
 
 import argparse
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal, NoReturn
 
@@ -12,11 +13,15 @@ from ...rendezvous.base.frozen import dataclass
 from ..readers.errors import BadFiles
 from ..readers.found_files import find_files
 from .errors import BadModel
+from .history import read_aim
 from .model_source import check_model
 
 Verb = Literal["train", "evaluate", "predict", "export"]
 
 VERBS: tuple[Verb, ...] = ("train", "evaluate", "predict", "export")
+
+FORMATS = ("csv", "parquet")
+"""Of outputs."""
 
 BATCHES = 16
 """In a shard, where its size is not given."""
@@ -31,8 +36,12 @@ class ModelTask:
         model: the file of the model; empty: the script that runs is it.
         data: files, folders or patterns.
         validate: the same, for `train`; empty: nothing is validated.
+        validate_every: records of training from one evaluation to the next; 0: those of an epoch.
+        best: by what one evaluation is better than another, see `read_aim`.
+        patience: evaluations in a row that may be no better than the best before training stops; 0: any number.
         state: the file that training writes, and the others read.
         output: the folder of predictions, or of an export.
+        output_format: of its files, and the ending of their names.
         epochs: how often each record is used.
         batch_size: records of a worker in a step.
         shard_size: records that a worker leases at a time.
@@ -46,8 +55,12 @@ class ModelTask:
     model: str
     data: tuple[str, ...]
     validate: tuple[str, ...]
+    validate_every: int
+    best: str
+    patience: int
     state: Path
     output: Path
+    output_format: str
     epochs: int
     batch_size: int
     shard_size: int
@@ -71,6 +84,24 @@ def _count(text: str) -> int:
     return int(text)
 
 
+def _interval(text: str) -> int:
+    return 0 if text == "epoch" else _count(text)
+
+
+def _aim(text: str) -> str:
+    try:
+        read_aim(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a metric's name, NAME:max or NAME:min") from None
+    return text
+
+
+def _seed(text: str) -> int:
+    if not text.isdecimal() or int(text) >= 1 << 32:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 to {(1 << 32) - 1}")
+    return int(text)
+
+
 def _share(text: str) -> float:
     try:
         share = float(text)
@@ -86,7 +117,7 @@ def make_parser(verb: Verb, *, named: bool = True) -> VerbParser:
     what = {
         "train": "Trains a model on files of records; a job that was interrupted goes on where its state ends.",
         "evaluate": "Computes a trained model's loss and metrics on files of records.",
-        "predict": "Writes a trained model's outputs: a CSV file for each shard of the records, whole or absent.",
+        "predict": "Writes a trained model's outputs: a file for each shard of the records, whole or absent.",
         "export": "Writes a trained model with features as a folder whose predict.py needs torch alone.",
     }
     own = "--output=FOLDER" if verb == "export" else "--data=FILES"
@@ -113,13 +144,19 @@ def make_parser(verb: Verb, *, named: bool = True) -> VerbParser:
     add("--shard-size", type=_count, metavar="N", help=f"records leased at a time (default: {BATCHES} batches)")
     add("--bad", type=_share, default=0.0, metavar="SHARE", help="of records that may be left out: 0.001 (default: 0)")
     if verb == "train":
-        add("--validate", action="append", default=[], metavar="FILES", help="evaluate on these at the end")
+        add("--validate", action="append", default=[], metavar="FILES", help="evaluate on these, beside training")
+        add("--validate-every", type=_interval, default=0, metavar="RECORDS|epoch", help="how often (default: epoch)")
+        add(
+            "--best", type=_aim, default="loss", metavar="METRIC[:max|:min]", help="which state is kept (default: loss)"
+        )
+        add("--patience", type=_count, default=0, metavar="N", help="stop when N evaluations in a row are no better")
         add("--epochs", type=_count, default=1, metavar="N", help="how often each record is used (default: 1)")
         add("--save-every", type=_count, default=100, metavar="N", help="steps between two saves (default: 100)")
         add("--report-every", type=_count, default=100, metavar="N", help="steps between two lines (default: 100)")
-        add("--seed", type=int, default=0, metavar="N", help="of the first numbers and of the order (default: 0)")
+        add("--seed", type=_seed, default=0, metavar="N", help="of the first numbers and of the order (default: 0)")
     if verb == "predict":
         add("--output", type=Path, required=True, metavar="FOLDER", help="where the files of outputs are written")
+        add("--output-format", choices=FORMATS, default=FORMATS[0], help="of these files (default: csv)")
     return parser
 
 
@@ -144,13 +181,19 @@ def read_task(words: Sequence[str], *, script: str = "") -> ModelTask:
     verb = words[0]
     given = make_parser(verb, named=not script).parse_args(list(words[1:]))
     model = script or given.model
+    if verb == "train" and not given.validate and (given.patience or given.validate_every or given.best != "loss"):
+        raise BadModel("--validate-every, --best and --patience go with --validate=FILES, which are evaluated")
     return ModelTask(
         verb=verb,
         model=model,
         data=tuple(given.data),
         validate=tuple(given.validate) if verb == "train" else (),
+        validate_every=given.validate_every if verb == "train" else 0,
+        best=given.best if verb == "train" else "loss",
+        patience=given.patience if verb == "train" else 0,
         state=given.state or Path(f"{Path(model).stem}.pt"),
         output=given.output if verb in ("predict", "export") else Path(),
+        output_format=given.output_format if verb == "predict" else FORMATS[0],
         epochs=given.epochs if verb == "train" else 1,
         batch_size=given.batch_size,
         shard_size=given.shard_size or BATCHES * given.batch_size,
@@ -173,6 +216,8 @@ def check_task(task: ModelTask) -> None:
             raise BadModel(f"--{flag}: {error}") from None
     if not task.state.absolute().parent.is_dir():
         raise BadModel(f"--state={task.state}: there is no folder {task.state.parent}: make it, or name another")
+    if task.output_format == "parquet" and find_spec("pyarrow") is None:
+        raise BadModel("--output-format=parquet needs pyarrow: install elastic-run[readers], or leave it out for CSV")
     if task.verb != "train" and not task.state.is_file():
         raise BadModel(
             f"there is no file {task.state}, which elastic-run train {task.model} writes: train first, or name "

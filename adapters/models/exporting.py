@@ -24,7 +24,8 @@ from ..servers.specs import Normal, TableSpec, Uniform
 from ..torch.embedding import Embedding
 from .commands import ModelTask
 from .errors import BadModel
-from .training import say_once, tables_folder
+from .saved_state import beside
+from .training import say_once
 from .user_model import UserModel, Value, describe, tensors_of
 
 SAMPLE: tuple[object, ...] = (None, "", "1", "a b c", -2.5, 2**62, "no such value", math.inf)
@@ -122,8 +123,11 @@ def export_model(user: UserModel, module: nn.Module, task: ModelTask) -> None:
     fitted = FittedFeatures(features.fitted.facts)
     sample: dict[str, list[object]] = {column: list(SAMPLE) for column in fitted.columns}
     module.eval()
-    with torch.no_grad():
-        wanted = user.compute_output(module, fitted(sample))
+    try:
+        with torch.no_grad():
+            wanted = user.compute_output(module, fitted(sample))
+    except Exception as error:  # a user's code raises anything
+        raise BadModel(f"{task.model}: the module cannot take missing and unseen values ({error})") from error
     writing = folder.with_name(f".{folder.name}.{os.getpid()}.part")
     shutil.rmtree(writing, ignore_errors=True)
     writing.mkdir(parents=True)
@@ -145,7 +149,7 @@ def _freeze_tables(module: nn.Module, task: ModelTask) -> None:
     for parent in list(module.modules()):
         for name, each in list(parent.named_children()):
             if isinstance(each, Embedding):
-                folder = tables_folder(task.state) / quote(each.spec.name, safe="")
+                folder = beside(task.state, "tables") / quote(each.spec.name, safe="")
                 ids, rows = (torch.as_tensor(np.load(folder / f"{kind}.npy")) for kind in ("ids", "rows"))
                 setattr(parent, name, ExportedEmbedding(each.spec, ids, rows, each.mode, each.dtype))
 

@@ -29,6 +29,7 @@ from ..readers.opened import RecordFiles, RecordShard
 from ..torch.checkpoint import read_part
 from .commands import ModelTask
 from .errors import BadModel
+from .saved_state import beside
 
 AUTO = "auto"
 
@@ -106,9 +107,13 @@ class ModelFeatures:
         self.fitted = fit_features(declared, summary)
 
     def call_forward(self, forward: Callable[..., object]) -> object:
-        """What `forward` returns: with these features, if it takes an argument."""
+        """What `forward` returns: with these features, if it needs an argument, or has one of that name."""
         given = inspect.signature(forward).parameters
-        return forward(self.fitted) if given else forward()
+        if "features" in given:
+            return forward(features=self.fitted)
+        kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        needed = (each for each in given.values() if each.kind in kinds and each.default is inspect.Parameter.empty)
+        return forward(self.fitted) if any(needed) else forward()
 
     def feed(self, columns: Columns, *, labelled: bool) -> tuple[dict[str, Tensor], Any]:  # Any: an array or a tensor
         """Inputs by the features' names, and labels; None where they are not needed. Raises BadModel."""
@@ -155,7 +160,7 @@ def declare_features(module: object, file: str) -> ModelFeatures | None:
 def summarize_records(looks: tuple[ColumnLook, ...], files: RecordFiles, task: ModelTask) -> Summary:
     """A summary of all records, made by all ranks. Raises BadModel, and what reading and leasing raise."""
     name = _identify(looks, files, task)
-    folder = task.state.with_name(f"{task.state.name}.features")
+    folder = beside(task.state, "features")
     result = folder / f"{name}.json"
     if not result.exists():
         _print_at_first_rank(f"looking once at {len(files):,} records, for the features: kept in {folder}")

@@ -24,21 +24,21 @@ def check_model(file: str) -> None:
     """Raises BadModel where there is no such file, Python cannot read it, or a function is missing."""
     path = Path(file)
     try:
-        source = path.read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:
-        what = error.strerror if isinstance(error, OSError) else "it is no text"
+        source = path.read_bytes()  # Python's own parser finds its encoding
+    except OSError as error:
         raise BadModel(
-            f"the model {file} cannot be read: {what}; elastic-run new deepfm > {path.stem or 'model'}.py makes one"
+            f"the model {file} cannot be read: {error.strerror}; elastic-run new deepfm > {path.stem or 'model'}.py "
+            "makes one"
         ) from None
     check_source(source, file)
 
 
-def check_source(source: str, file: str) -> None:
+def check_source(source: str | bytes, file: str) -> None:
     """The same, of its text (pure)."""
     try:
         tree = ast.parse(source, file)
     except (SyntaxError, ValueError) as error:
-        line = f", line {error.lineno}" if isinstance(error, SyntaxError) else ""
+        line = f", line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
         raise BadModel(f"{file}{line} is no Python: {getattr(error, 'msg', error)}") from None
     names = set(_bound(tree.body))
     if "*" not in names:

@@ -4,9 +4,7 @@ Nothing waits for another rank but at the end. Whoever has a shard of a lost wor
 is started again passes over files that are there.
 """
 
-import csv
 import hashlib
-import io
 import json
 import math
 import os
@@ -18,13 +16,17 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from ..client import pushes
 from ..client.context import context
 from ..readers.contract import Columns
 from ..readers.opened import RecordFiles, RecordShard
-from .commands import ModelTask
+from .auc import AUC
+from .commands import FORMATS, ModelTask
 from .errors import BadModel
+from .outputs import encode_csv, encode_parquet, name_columns
+from .saved_state import beside
 from .training import say_once
-from .user_model import UserModel, Value, count_records, describe
+from .user_model import UserModel, count_records
 
 MARK = ".elastic-run-predict.json"
 """Says of a folder which predictions it has."""
@@ -43,49 +45,53 @@ def identify(task: ModelTask, files: RecordFiles) -> str:
     return digest.hexdigest()
 
 
-def evaluate(user: UserModel, module: nn.Module, files: RecordFiles, task: ModelTask) -> None:
-    """Prints loss and metrics over all records, from rank 0. Raises BadModel."""
+def evaluate(user: UserModel, module: nn.Module, files: RecordFiles, task: ModelTask) -> dict[str, float]:
+    """Loss and metrics over all records, which rank 0 prints; empty on other ranks. Raises BadModel."""
     name = identify(task, files)
-    folder = task.state.with_name(task.state.name + ".evaluations")
+    folder = beside(task.state, "evaluations")
     result = folder / f"{name}.json"
     if result.exists():
         say_once(f"these records were evaluated before: {result} has what follows; remove it to compute it again")
     else:
         pieces = folder / name
         pieces.mkdir(parents=True, exist_ok=True)
-        _write_pieces(files, f"evaluate-{name}", pieces, "json", task, _Evaluation(user, module).compute_piece)
+        _write_pieces(files, f"evaluate-{name}", pieces, "json", task, _Evaluation(user, module).compute_piece, result)
         if context().rank:
-            return
-        write_piece(result, json.dumps(_merge(pieces)))
+            return {}
+        write_piece(result, json.dumps(_merge(pieces)).encode())
         gone = pieces.rename(pieces.with_name(f"{name}.{os.getpid()}.gone"))
         shutil.rmtree(gone, ignore_errors=True)  # a slow rank may still write there what others have written
-    if context().rank == 0:
-        found: dict[str, float] = json.loads(result.read_text(encoding="utf-8"))
-        records = int(found.pop("records"))
-        left_out = f", {len(files) - records:,} bad rows were left out" if records < len(files) else ""
-        means = ", ".join(f"{name} {mean:.6g}" for name, mean in found.items())
-        say_once(f"evaluated {records:,} records{left_out}: {means}")
+    if context().rank:
+        return {}
+    found: dict[str, float] = json.loads(result.read_text(encoding="utf-8"))
+    records = int(found.pop("records"))
+    left_out = f", {len(files) - records:,} bad rows were left out" if records < len(files) else ""
+    means = ", ".join(f"{name} {mean:.6g}" for name, mean in found.items())
+    say_once(f"evaluated {records:,} records{left_out}: {means}")
+    return found
 
 
 def predict(user: UserModel, module: nn.Module, files: RecordFiles, task: ModelTask) -> None:
     """Writes the outputs of all records into the folder. Raises BadModel."""
-    name = identify(task, files)
+    ending = task.output_format
+    name = identify(task, files) + ("" if ending == FORMATS[0] else f"-{ending}")
     task.output.mkdir(parents=True, exist_ok=True)
     mark = task.output / MARK
-    others = any(task.output.glob("*.csv"))  # looked for first: other ranks write the mark before these
+    others = any(task.output.glob(f"*.{ending}"))  # looked for first: other ranks write the mark before these
     if not mark.exists():
         if others:
-            raise BadModel(f"--output={task.output} has other CSV files: name a new folder")
-        write_piece(mark, json.dumps({"predictions": name}))
+            raise BadModel(f"--output={task.output} has other {ending} files: name a new folder")
+        write_piece(mark, json.dumps({"predictions": name}).encode())
     elif json.loads(mark.read_text(encoding="utf-8")) != {"predictions": name}:
         raise BadModel(f"--output={task.output} has predictions of another model, state or data: name a new folder")
-    _write_pieces(files, f"predict-{name}", task.output, "csv", task, _Prediction(user, module).compute_piece)
+    encode = encode_csv if ending == "csv" else encode_parquet
+    _write_pieces(files, f"predict-{name}", task.output, ending, task, _Prediction(user, module, encode).compute_piece)
     here = context()
     if here.rank == 0:
         for left in task.output.glob(".*.part"):
             if here.world_size == 1 or f".{here.round}-" not in left.name:
                 left.unlink(missing_ok=True)  # of a worker that was killed, and not of a slow one
-        count = sum(1 for _ in task.output.glob("*.csv"))
+        count = sum(1 for _ in task.output.glob(f"*.{ending}"))
         but = ", but for bad rows" if task.bad else ""
         say_once(f"{task.output} has the outputs of {len(files):,} records{but}: {count:,} files, one for each shard")
 
@@ -96,26 +102,40 @@ def _write_pieces(
     folder: Path,
     ending: str,
     task: ModelTask,
-    compute: Callable[[RecordShard, int], str],
+    compute: Callable[[RecordShard, int], bytes],
+    merged: Path | None = None,
 ) -> None:
-    with files.shards(name, shard_size=task.shard_size, shuffle=False, commit="ack") as shards:
+    """Returns when all are there, or merged. Raises BadModel where their folder has gone, or some of them."""
+    with (
+        pushes.set_aside(),
+        files.shards(name, shard_size=task.shard_size, shuffle=False, commit="ack") as shards,
+    ):
         for shard in shards:
             path = folder / f"{shard.key}.{ending}"
             if not path.exists():
-                write_piece(path, compute(cast(RecordShard, shard), task.batch_size))
+                try:
+                    write_piece(path, compute(cast(RecordShard, shard), task.batch_size))
+                except FileNotFoundError:
+                    _check_folder(folder, merged)
             shard.done()
+    _check_folder(folder, merged)
+    wanted = sum(-(-size // task.shard_size) for _, size in files.files)
+    if (found := sum(1 for _ in folder.glob(f"*.{ending}"))) < wanted and not (merged and merged.exists()):
+        raise BadModel(f"{folder} has {found:,} of {wanted:,} files: others were removed meanwhile. Start this again")
 
 
-def write_piece(path: Path, text: str) -> None:
-    """Whole or absent, whoever else writes the same at the same time."""
+def _check_folder(folder: Path, merged: Path | None) -> None:
+    """Raises BadModel where it has gone, and not because rank 0 has merged all pieces: this was one that two had."""
+    if not folder.is_dir() and not (merged and merged.exists()):
+        raise BadModel(f"the folder {folder} was removed while files were written into it: start this again")
+
+
+def write_piece(path: Path, content: bytes) -> None:
+    """Whole or absent, whoever else writes the same at the same time. Raises OSError."""
     here = context()
     part = path.with_name(f".{path.name}.{here.round}-{here.rank}-{os.getpid()}.part")
-    try:
-        part.write_text(text, encoding="utf-8")
-        part.replace(path)
-    except FileNotFoundError:
-        if path.parent.exists():
-            raise  # else all pieces were there, and rank 0 has them: this was one that two ranks had
+    part.write_bytes(content)
+    part.replace(path)
 
 
 def _read_batches(shard: RecordShard, size: int) -> Iterator[tuple[Columns, list[int]]]:
@@ -133,62 +153,57 @@ class _Evaluation:
         self._user, self._module = user, module.eval()
 
     @torch.no_grad()
-    def compute_piece(self, shard: RecordShard, size: int) -> str:
+    def compute_piece(self, shard: RecordShard, size: int) -> bytes:
         """The sums over a shard, as JSON."""
         sums: dict[str, float] = {"records": 0}
+        areas: dict[str, list[AUC]] = {}
         for columns, _ in _read_batches(shard, size):
             fed = self._user.feed(columns)
             output = self._user.compute_output(self._module, fed.inputs)
-            found = {"loss": float(self._user.compute_loss(output, fed.labels))}
-            found |= self._user.compute_metrics(output, fed.labels, fed.count)
             sums["records"] += fed.count
-            for name, mean in found.items():
-                sums[name] = sums.get(name, 0.0) + mean * fed.count
-        return json.dumps(sums)
+            found: dict[str, float | AUC] = {"loss": float(self._user.compute_loss(output, fed.labels))}
+            for name, value in (found | self._user.compute_metrics(output, fed.labels, fed.count)).items():
+                if isinstance(value, AUC):
+                    areas.setdefault(name, []).append(value)
+                else:
+                    sums[name] = sums.get(name, 0.0) + value * fed.count
+        return json.dumps(sums | {name: AUC.merge(parts).to_values() for name, parts in areas.items()}).encode()
 
 
 def _merge(pieces: Path) -> dict[str, float]:
     """The means over all records, which do not depend on who has computed which piece."""
-    found: list[Mapping[str, float]] = [json.loads(path.read_text()) for path in sorted(pieces.glob("*.json"))]
-    names = dict.fromkeys(name for each in found for name in each)
-    sums = {name: math.fsum(each.get(name, 0.0) for each in found) for name in names}
-    records = sums["records"]
-    return {name: value if name == "records" else value / max(records, 1) for name, value in sums.items()}
+    sums: dict[str, list[float]] = {}
+    areas: dict[str, list[AUC]] = {}
+    for path in sorted(pieces.glob("*.json")):
+        for name, value in json.loads(path.read_text()).items():
+            if isinstance(value, dict):
+                areas.setdefault(name, []).append(AUC.from_values(cast("dict[str, str]", value)))
+            else:
+                sums.setdefault(name, []).append(value)
+    records = math.fsum(sums.pop("records"))
+    means = {name: math.fsum(each) / max(records, 1) for name, each in sums.items()}
+    return {"records": records, **means, **{name: AUC.merge(each).compute_area() for name, each in areas.items()}}
 
 
 class _Prediction:
-    def __init__(self, user: UserModel, module: nn.Module) -> None:
-        self._user, self._module = user, module.eval()
+    """Of shards.
+
+    Args:
+        encode: makes a file of a shard's file, and the numbers and outputs of its records.
+    """
+
+    def __init__(
+        self, user: UserModel, module: nn.Module, encode: Callable[[str, list[int], Mapping[str, Tensor]], bytes]
+    ) -> None:
+        self._user, self._module, self._encode = user, module.eval(), encode
 
     @torch.no_grad()
-    def compute_piece(self, shard: RecordShard, size: int) -> str:
-        """The outputs of a shard's records, as CSV."""
-        text = io.StringIO()
-        writer, names = csv.writer(text, lineterminator="\n"), list[str]()
-        for columns, numbers in _read_batches(shard, size):
+    def compute_piece(self, shard: RecordShard, size: int) -> bytes:
+        """The outputs of a shard's records, as a file."""
+        numbers, parts = list[int](), dict[str, list[Tensor]]()
+        for columns, of_batch in _read_batches(shard, size):
             fed = self._user.feed(columns, labelled=False)
-            outputs = name_columns(self._user.compute_output(self._module, fed.inputs), fed.count)
-            if not names:
-                names = list(outputs)
-                writer.writerow(["file", "record", *names])
-            rows = zip(numbers, *(outputs[name] for name in names), strict=True)
-            writer.writerows([shard.file, number, *(f"{value:.9g}" for value in values)] for number, *values in rows)
-        return text.getvalue()
-
-
-def name_columns(output: Value, count: int, name: str = "output") -> dict[str, list[float]]:
-    """An output as columns: those of a matrix have numbers, those of a mapping its names. Raises BadModel."""
-    if isinstance(output, Tensor) and output.ndim and len(output) == count:
-        matrix = output.detach().reshape(count, -1)
-        flat = [cast("list[float]", matrix[:, at].tolist()) for at in range(matrix.shape[1])]  # pyright: ignore[reportUnknownMemberType]  # torch has no type for it
-        return {name: flat[0]} if len(flat) == 1 else {f"{name}_{at}": each for at, each in enumerate(flat)}
-    found: dict[str, list[float]] = {}
-    if isinstance(output, Mapping):
-        for key, each in cast("Mapping[str, Value]", output).items():
-            found |= name_columns(each, count, str(key))
-    elif isinstance(output, tuple):
-        for at, each in enumerate(cast("tuple[Value, ...]", output)):
-            found |= name_columns(each, count, f"{name}_{at}")
-    else:
-        raise BadModel(f"the module's output for {count} records is {describe(output)}: there is to be one for each")
-    return found
+            numbers += of_batch
+            for name, column in name_columns(self._user.compute_output(self._module, fed.inputs), fed.count).items():
+                parts.setdefault(name, []).append(column)
+        return self._encode(shard.file, numbers, {name: torch.cat(columns) for name, columns in parts.items()})

@@ -1,6 +1,7 @@
 """A model file's functions, called with checks: what one returns that cannot be used is told in words."""
 
 import importlib.util
+import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -12,12 +13,17 @@ from torch import Tensor, nn
 
 from ...rendezvous.base.frozen import dataclass
 from ..readers.contract import Columns
+from .auc import AUC
 from .errors import BadModel
 from .featured import ModelFeatures, declare_features
 from .model_source import FEATURES, NEEDED, OPTIONAL, check_names
 
 Value = Any
 """What `feed` gives and a module takes or returns: a tensor, a tuple of values, or a mapping of names to values."""
+
+
+TAKEN = ("loss", "records", "step")
+"""Names that no metric has: an evaluation has them itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +80,8 @@ class UserModel:
     def make_optimizer(self, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
         """What `optimizer(parameters)` returns. Raises BadModel."""
         made = self._functions["optimizer"](parameters)
-        if not isinstance(made, torch.optim.Optimizer):
-            raise self._returned("optimizer", made, "an optimizer of torch")
+        if not isinstance(made, torch.optim.Optimizer) or _needs_argument(made.step):
+            raise self._returned("optimizer", made, "an optimizer of torch whose step() needs no closure")
         return made
 
     def make_schedule(self, optimizer: torch.optim.Optimizer) -> Any:  # Any: torch has no common class of schedulers
@@ -83,8 +89,9 @@ class UserModel:
         if "schedule" not in self._functions:
             return None
         made = self._functions["schedule"](optimizer)
-        if not all(callable(getattr(made, name, None)) for name in ("step", "state_dict", "load_state_dict")):
-            raise self._returned("schedule", made, "a scheduler of torch.optim.lr_scheduler")
+        named = (callable(getattr(made, name, None)) for name in ("step", "state_dict", "load_state_dict"))
+        if not all(named) or _needs_argument(made.step):
+            raise self._returned("schedule", made, "a scheduler of torch.optim.lr_scheduler whose step() needs nothing")
         return made
 
     def make_callbacks(self) -> list[Callable[[Mapping[str, float]], object]]:
@@ -139,16 +146,24 @@ class UserModel:
             raise BadModel(f"{self._file}: loss() returned a number without a gradient: compute it from the output")
         return loss.reshape(())
 
-    def compute_metrics(self, output: Value, labels: Value, count: int) -> dict[str, float]:
-        """What `metrics(output, labels)` returns, each as the mean over `count` records. Raises BadModel."""
+    def compute_metrics(self, output: Value, labels: Value, count: int) -> dict[str, float | AUC]:
+        """What `metrics(output, labels)` returns, each an AUC or the mean over `count` records. Raises BadModel."""
         if "metrics" not in self._functions:
             return {}
         given = self._functions["metrics"](output, labels)
         if not isinstance(given, Mapping):
             raise self._returned("metrics", given, "a mapping of names to numbers")
-        found: dict[str, float] = {}
+        found: dict[str, float | AUC] = {}
         for name, value in cast("Mapping[str, Any]", given).items():
-            numbers = torch.as_tensor(value, dtype=torch.float64)
+            if name in TAKEN or not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's
+                raise BadModel(f"{self._file}: metrics() returned something named {name!r}: give it another name")
+            if isinstance(value, AUC):
+                found[name] = value
+                continue
+            try:
+                numbers = torch.as_tensor(value, dtype=torch.float64)
+            except (TypeError, ValueError, RuntimeError):
+                raise self._returned("metrics", value, f"numbers for {name!r}") from None
             if numbers.numel() not in (1, count):
                 raise BadModel(
                     f"{self._file}: metrics() returned {tuple(numbers.shape)} numbers for {name!r}: return their mean, "
@@ -165,7 +180,10 @@ class UserModel:
             return {name: self._to_tensors(each, what) for name, each in pairs}
         array = as_array(value)
         if array is not None and array.dtype.kind in "biuf":
-            return torch.as_tensor(array.astype(np.float32) if array.dtype == np.float64 else array)
+            wanted = (
+                array.dtype.newbyteorder("=") if array.dtype.itemsize < 8 or array.dtype.kind != "f" else np.float32
+            )
+            return torch.as_tensor(np.ascontiguousarray(array, wanted).reshape(array.shape))
         if isinstance(value, Tensor) or value is None:
             return value
         raise BadModel(
@@ -192,6 +210,13 @@ def describe(value: object) -> str:
 def as_array(value: object) -> np.ndarray[Any, np.dtype[Any]] | None:
     """The value, where it is numpy's."""
     return cast("np.ndarray[Any, np.dtype[Any]]", value) if isinstance(value, np.ndarray) else None
+
+
+def _needs_argument(method: Callable[..., object]) -> bool:
+    """Whether it cannot be called without one."""
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    given = inspect.signature(method).parameters.values()
+    return any(each.kind in kinds and each.default is inspect.Parameter.empty for each in given)
 
 
 def count_records(columns: Columns) -> int:

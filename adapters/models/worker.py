@@ -51,10 +51,12 @@ def run(words: Sequence[str], script: object = None) -> None:
 
 def _do(task: ModelTask, script: object) -> None:
     from .pieces import evaluate, predict  # here, and below: they load torch
-    from .training import is_trained, say_once, train
+    from .saved_state import is_trained
+    from .training import say_once, train
     from .user_model import load_model, model_of
+    from .validation import Validation
 
-    if AGENT not in os.environ or task.verb != "train" or is_trained(task.state):
+    if AGENT not in os.environ or task.verb != "train" or is_trained(task.state, task.epochs):
         keep_tables_here()  # servers that this job may have know nothing of what was trained before
     user = model_of(script, task.model) if script else load_model(task.model)
     if task.verb == "export":
@@ -69,9 +71,7 @@ def _do(task: ModelTask, script: object) -> None:
     module = user.make_module(task.seed)
     if task.verb == "train":
         validated = _open(task, task.validate) if task.validate else None
-        train(user, module, files, task)
-        if validated:
-            evaluate(user, module, validated, task)
+        train(user, module, files, task, Validation(user, module, validated, task, len(files)) if validated else None)
         return
     step = _load_state(module, task.state)
     say_once(f"{task.state} has the model after step {step:,}")
@@ -98,7 +98,8 @@ def _open(task: ModelTask, paths: Sequence[str]) -> RecordFiles:
 def _load_state(module: "nn.Module", state: Path) -> int:
     """Gives the module what training has saved, and its tables their rows. The step. Raises BadModel."""
     from ..torch.checkpoint import read_part
-    from .training import put_exported, tables_of
+    from .saved_state import put_exported
+    from .training import tables_of
 
     step, weights = read_part(state, "model")
     try:

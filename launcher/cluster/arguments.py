@@ -49,7 +49,10 @@ def parser() -> argparse.ArgumentParser:
         made.add_argument("name", metavar="NAME", help="name of the job")
 
     made = add("submit", "start a job and follow it; accepts every flag of elastic-run; write -- before the script")
-    made.usage = "elastic-job submit --image=IMAGE [--name=NAME] [flags of elastic-run] -- train.py [its arguments]"
+    made.usage = (
+        "elastic-job submit --image=IMAGE [--name=NAME] [flags of elastic-run] -- train.py [its arguments]\n"
+        "       elastic-job submit --image=IMAGE [--name=NAME] [flags of elastic-run] -- train model.py --data=FILES"
+    )
     made.add_argument("--name", default="", help="name of the job; default: from the script's name")
     made.add_argument("--image", required=True, help="image with elastic-run, the script, and all that it imports")
     made.add_argument("--cpu", default="", help="CPUs of each node, such as 4 or 500m")

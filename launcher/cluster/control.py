@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from ...master.nodes.kubernetes import elastic_job, objects, store
+from ...master.nodes.kubernetes.model_volume import name_model
 from ...master.nodes.kubernetes.objects import Control, Json
 from ...master.nodes.platform import PlatformRefused
 from ..errors import UsageError
@@ -107,6 +108,7 @@ def _unowned(api: "Api", name: str, config_map: Json) -> Iterator[str]:
     yield api.path("configmaps", name)
     own = store.name_of(name)
     paths = [api.path("services", own), api.path("statefulsets", own, group=store.APPS)]
+    paths += [api.path("configmaps", name_model(name))]
     paths += [api.path("poddisruptionbudgets", own, group=group) for group in store.POLICIES]
     for path in paths:
         found = existing(api, path)

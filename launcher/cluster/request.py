@@ -19,6 +19,7 @@ from ..options.parse import parse
 from ..settings import Options
 from .arguments import parser
 from .managed_nodes import Spans, spans_of
+from .model_files import pack_model, trains_model
 
 NO_FILE = ("join-file", "tls-cert", "tls-key", "tls-ca")
 """Flags of `elastic-run` that name files with secrets, which no pod has."""
@@ -55,6 +56,8 @@ def request_of(
             "elastic-job submit: no script is given: write -- before it, as in elastic-job submit --image=IMAGE "
             "--nnodes=2:8 -- train.py"
         )
+    model = pack_model(flags, command) if template is None and trains_model(command) else None
+    flags, command = (model.flags, model.command) if model else (flags, command)
     for name in OWN_NODE:
         if any(word.partition("=")[0].replace("_", "-") == f"--{name}" for word in flags):
             raise UsageError(
@@ -67,7 +70,7 @@ def request_of(
                 "job gets a secret of its own"
             )
     options = parse([*flags, "--", *command], {}, workers=False, here=False)
-    name = objects.check_name(arguments.name or _name(options.command.target))
+    name = objects.check_name(arguments.name or _name(model.name if model else options.command.target))
     environment: dict[str, str] = {}
     for pair in cast(list[str], arguments.env):
         key, equals, value = pair.partition("=")
@@ -132,6 +135,7 @@ def request_of(
         # Not where it is applied: who applies it again would limit the job that trains.
         patience=0 if arguments.dry_run else _patience(options),
         ttl=arguments.ttl,
+        model=model.files if model else {},
     )
 
 

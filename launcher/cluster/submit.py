@@ -16,6 +16,7 @@ from ...rendezvous.identity.secret import new_secret
 from ..errors import UsageError
 from .arguments import api_of, say
 from .control import delete_job
+from .model_files import model_map
 from .pod_logs import follow
 from .request import request_of
 
@@ -37,6 +38,7 @@ def submit(arguments: argparse.Namespace, flags: Sequence[str], command: Sequenc
             {"apiVersion": part.groups[0], **part.object} if part.groups else part.object
             for part in store.parts(request, {})
         ]
+        belonging += [model_map(request, {})] if request.model else []
         sys.stdout.write(_yaml([*belonging, objects.config_map(request, {}), job]))
         if request.secret:
             say(f"the Secret {request.secret} that is printed holds the job's secret: keep it to yourself")
@@ -50,6 +52,8 @@ def submit(arguments: argparse.Namespace, flags: Sequence[str], command: Sequenc
             owner = objects.owner_of(made)
             make(api, api.path("secrets"), objects.secret(request, owner, new_secret().text))
         make_store(api, request, objects.owner_of(made))
+        if request.model:
+            make(api, api.path("configmaps"), model_map(request, objects.owner_of(made)))
         make(api, api.path("configmaps"), objects.config_map(request, objects.owner_of(made)))
     except (PlatformError, UsageError):
         delete_job(api, request.name)

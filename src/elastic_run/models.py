@@ -1,5 +1,8 @@
 """Models in four functions: what their files call, so that one is trained in a process without a launcher.
 
+    def metrics(output, labels):
+        return {"auc": elastic_run.models.AUC(output, labels)}
+
     if __name__ == "__main__":
         elastic_run.models.main()  # python model.py train --data='train/*.csv'
 
@@ -9,9 +12,10 @@ Importing this loads no framework.
 import sys
 from collections.abc import Sequence
 
+from .adapters.models.auc import AUC
 from .adapters.models.worker import run
 
-__all__ = ["main"]
+__all__ = ["AUC", "main"]
 
 
 def main(words: Sequence[str] | None = None) -> None:

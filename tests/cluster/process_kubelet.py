@@ -651,8 +651,10 @@ class Kubelet:
         return str(self._data(pod, "secrets", reference["name"])[reference["key"]].decode())
 
     def _data(self, pod: Pod, kind: str, name: str) -> dict[str, bytes]:
-        found = self._rest.ask("GET", f"/api/v1/namespaces/{pod.namespace}/{kind}/{name}").get("data") or {}
-        return {key: base64.b64decode(text) if kind == "secrets" else text.encode() for key, text in found.items()}
+        found = self._rest.ask("GET", f"/api/v1/namespaces/{pod.namespace}/{kind}/{name}")
+        plain = {} if kind == "secrets" else {key: text.encode() for key, text in (found.get("data") or {}).items()}
+        encoded = found.get("data" if kind == "secrets" else "binaryData") or {}
+        return plain | {key: base64.b64decode(text) for key, text in encoded.items()}
 
     def _mounts(self, pod: Pod, spec: Json) -> Iterable[tuple[str, str]]:
         yield str(self._hosts(pod.namespace)), "/etc/hosts"

@@ -16,8 +16,8 @@ def lists(words: Mapping[str, str]) -> dict[str, list[str]]:
 SURFACE = lists(
     {
         "elastic_run": """
-        Context LaunchFailed Rounds __version__ compat context data exceptions features is_current_round jax launch models
-        rounds servers tensorflow torch trace xgboost
+        Context LaunchFailed Rounds __version__ compat context data exceptions features is_current_round jax launch
+        models rounds servers tensorflow torch trace xgboost
     """,
         "elastic_run.compat": "elastic_launch",
         "elastic_run.data": """
@@ -34,7 +34,7 @@ SURFACE = lists(
     """,
         "elastic_run.features": "Category Cross Features FittedFeatures IdSequence Numeric Words",
         "elastic_run.jax": "initialize",
-        "elastic_run.models": "main",
+        "elastic_run.models": "AUC main",
         "elastic_run.tensorflow": "Checkpoint Embedding Records ShardsDataset fit_shard shards_dataset",
         "elastic_run.servers": """
         Adagrad Adam FTRL LeastFrequent LeastRecent Momentum Normal OlderThan SGD Table Uniform Zeros export string_ids
@@ -58,6 +58,7 @@ MEMBERS = lists(
         "elastic_run.compat.elastic_launch": "",
         "elastic_run.data.KafkaTopic": "partitions read",
         "elastic_run.data.LineFiles": "partitions read",
+        "elastic_run.models.AUC": "compute_area from_values merge to_values",
         "elastic_run.data.Part": "",
         "elastic_run.data.BadRow": "position why",
         "elastic_run.data.Columns": "",

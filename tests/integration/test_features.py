@@ -169,7 +169,8 @@ from pathlib import Path
 torch.set_num_threads(1)
 for name in sys.argv[1:]:
     if not (child := os.fork()):  # each has a ledger of its own
-        run(["train", f"{name}.py", "--data=clicks.csv", "--validate=clicks.csv", "--epochs=4"])
+        run(["train", f"{name}.py", "--data=clicks.csv", "--epochs=4"])
+        run(["evaluate", f"{name}.py", "--data=clicks.csv"])
         run(["predict", f"{name}.py", "--data=clicks.csv", f"--output=out-{name}"])
         run(["export", f"{name}.py", f"--output={name}-served"])
         served = Predictor(Path(f"{name}-served"))(json.loads(Path("columns.json").read_text())).tolist()

@@ -145,6 +145,7 @@ def test_every_error_that_a_script_may_meet_is_public() -> None:
     found: dict[str, type[BaseException]] = {}
     for folder in (
         "adapters.client",
+        "adapters.features.errors",
         "adapters.models.errors",
         "adapters.readers.errors",
         "adapters.servers.errors",

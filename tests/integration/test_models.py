@@ -1,6 +1,7 @@
 """Jobs that train, evaluate and predict with a model in four functions, with workers that are killed in between."""
 
 import csv
+import json
 import os
 import re
 import shlex
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -147,6 +149,9 @@ def test_each_record_has_one_output_after_a_worker_was_killed_and_after_the_job_
     assert {row["output"] for row in rows} == {"1"}
     assert len(files) == 30 and early.items() <= {path: path.stat().st_mtime_ns for path in files}.items()
     assert [path.name for path in (folder / "out").iterdir() if path.suffix == ".part"] == []
+    code, said = run(folder, *words[:-3], "--output=as-parquet", "--output-format=parquet")
+    table = pq.read_table(folder / "as-parquet")
+    assert code == 0 and table.num_rows == RECORDS and set(table["output"].to_pylist()) == {1.0}, said
     (folder / "data" / "c.csv").write_text("id,text,label\n1,x,1\n")
     code, said = run(folder, *words)
     assert code == 1 and "--output=out has predictions of another model, state or data: name a new folder" in said
@@ -163,9 +168,12 @@ def test_an_evaluation_counts_each_record_once_after_a_worker_was_killed(folder:
 
 
 def test_rows_on_servers_have_each_record_once_and_are_read_without_servers_afterwards(folder: Path) -> None:
-    (folder / "model.py").write_text(textwrap.dedent(TABLE))
+    saved = 'while os.environ.get("FAIL") and fed == 40 and not list(pathlib.Path("rows").glob("*.json")):'
+    model = textwrap.dedent(TABLE).replace("fed += 1\n", f"fed += 1\n    {saved}\n        time.sleep(0.05)\n")
+    (folder / "model.py").write_text(f"import pathlib, time\n{model}")
     words = ("--nproc-per-node=2", "--servers=1", "--validate=all.parquet", "--max-restarts=2")
-    code, said = run(folder, *TRAIN, *words, fails="one")
+    kept = ("--rdzv-id=rows", "--ps-checkpoint=rows", "--ps-checkpoint-every=1")
+    code, said = run(folder, *TRAIN, *words, *kept, fails="one")
     assert code == 0 and "died by SIGKILL" in said, said
     assert "asynchronously: the rows of counts are on servers" in said and re.search(ALL_ONCE, said), said
     code, said = run(folder, "evaluate", "model.py", "--data=data")
@@ -173,6 +181,47 @@ def test_rows_on_servers_have_each_record_once_and_are_read_without_servers_afte
     shutil.rmtree(folder / "model.pt.evaluations")
     code, said = run(folder, *TRAIN, *words)  # other servers, which know of no row
     assert code == 0 and "trained to the end already" in said and re.search(ALL_ONCE, said), said
+    code, said = run(folder, *TRAIN, *words, *kept, "--epochs=2")
+    assert code == 0 and re.search(r"evaluated 3,000 records: loss -40, once 0,", said), said
+
+
+def read_evaluations(folder: Path) -> list[dict[str, Any]]:
+    lines = [json.loads(line) for line in (folder / "model.pt.history.jsonl").read_text().splitlines()]
+    return [line for line in lines if "validation" in line]
+
+
+def test_states_are_evaluated_beside_training_each_once_though_workers_are_lost_there_and_between(folder: Path) -> None:
+    model = textwrap.dedent(COUNTING).replace(
+        "here.round == 1 and fed == 12", "(here.round, fed) in ((1, 30), (2, 99))"
+    )
+    (folder / "model.py").write_text(model)  # a rank has had 25 batches when the first evaluation begins
+    words = ("--nproc-per-node=2", "--validate=all.parquet", "--validate-every=1000", "--epochs=2", "--best=loss:max")
+    code, said = run(folder, *TRAIN, *words, "--max-restarts=4", fails="one")
+    assert code == 0 and said.count("died by SIGKILL") >= 2, said
+    found = read_evaluations(folder)
+    assert [each["records"] // 1000 for each in found] == [1, 2, 3, 4, 5, 6], said
+    for each in found:  # the mean of how often each record is in the model
+        assert each["validation"]["loss"] * RECORDS == pytest.approx(each["records"], abs=0.1), said
+    assert re.search(rf"{found[-1]['step']} +6,000 +2 .* best\n", said), said
+    assert f"model.best.pt has the best model, by loss: after step {found[-1]['step']}" in said, said
+    assert any(b"validation/label" in path.read_bytes() for path in (folder / "model.pt.events").iterdir())
+
+
+def test_training_stops_early_and_the_best_state_is_evaluated_with_its_own_rows(folder: Path) -> None:
+    (folder / "model.py").write_text(textwrap.dedent(TABLE))
+    words = ("--nproc-per-node=2", "--servers=1", "--validate=all.parquet", "--validate-every=500", "--max-restarts=2")
+    code, said = run(folder, *TRAIN, *words, "--best=label", "--patience=2", fails="one")
+    assert code == 0 and "stops: the last 2 evaluations have not bettered label" in said, said
+    found = read_evaluations(folder)
+    assert [each["records"] // 500 for each in found] == [1, 2, 3], said
+    code, said = run(folder, "evaluate", "model.py", "--data=all.parquet", "--state=model.best.pt")
+    once = re.findall(r"evaluated 3,000 records: .* once (\S+),", said)
+    assert code == 0 and once == [f"{found[0]['validation']['once']:.6g}"], said
+    assert float(once[0]) >= found[0]["records"] / RECORDS - 1e-6, said  # rows may have more, after a loss
+    shutil.copy(folder / "model.best.pt", folder / "half.pt")
+    shutil.copytree(folder / "model.pt.tables", folder / "half.pt.tables")
+    code, said = run(folder, "evaluate", "model.py", "--data=all.parquet", "--state=half.pt")
+    assert code != 0 and "half.pt.tables has rows of another training or step" in said, said
 
 
 def test_the_same_file_runs_by_itself_with_its_tables_in_the_process(folder: Path) -> None:
@@ -181,6 +230,8 @@ def test_the_same_file_runs_by_itself_with_its_tables_in_the_process(folder: Pat
     done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=SECONDS, check=False)
     assert done.returncode == 0, done.stderr
     assert "in one process, with the rows of counts in it" in done.stdout and re.search(ALL_ONCE, done.stdout)
+    more = subprocess.run([*words, "--epochs=2"], cwd=folder, capture_output=True, text=True, timeout=SECONDS)
+    assert more.returncode == 2 and "model.pt was trained for 1 of 2 epochs" in more.stderr, more.stderr
 
 
 @pytest.mark.parametrize(
@@ -246,7 +297,7 @@ def test_a_model_of_the_zoo_learns_on_records_of_its_columns(folder: Path) -> No
     words = ("train", "model.py", "--data=clicks.csv", "--validate=clicks.csv", "--epochs=3", "--nproc-per-node=2")
     code, said = run(folder, *words, "--servers=1")
     assert code == 0, said
-    assert float(re.findall(r"evaluated 8,000 records: .*accuracy (\S+)", said)[0]) > 0.9, said
+    assert float(re.findall(r"evaluated 8,000 records: .*accuracy ([\d.]+)", said)[-1]) > 0.9, said
 
 
 def test_the_page_leads_a_newcomer_from_data_to_predictions(tmp_path: Path) -> None:
@@ -257,11 +308,12 @@ def test_the_page_leads_a_newcomer_from_data_to_predictions(tmp_path: Path) -> N
     subprocess.run([sys.executable, "make.py"], cwd=tmp_path, check=True, timeout=SECONDS)
     shown = [line.strip() for block in pages.blocks() if block.page == "models" for line in block.text.splitlines()]
     ran = [line for line in shown if re.match(r"(python model\.py|elastic-run \w+ model\.py) ", line)]
-    assert [line.split()[1] for line in ran] == ["model.py", "train", "evaluate", "predict"]
+    assert [line.split()[1] for line in ran] == ["model.py", "train", "evaluate", "predict", "train"]
     said = [start_as_shown(tmp_path, line) for line in ran]
     for each in said[:3]:
-        assert float(re.findall(r"evaluated 2,000 records: .*accuracy (\S+)", each)[0]) >= 0.9, each
+        assert float(re.findall(r"evaluated 2,000 records: .*accuracy (\S+)", each)[-1]) >= 0.9, each
     assert "3 workers add up" in said[1] and "out has the outputs of 2,000 records: 2 files" in said[3]
+    assert "goes on after step" in said[4] and "model.best.pt has the best model, by accuracy" in said[4]
 
 
 def start_as_shown(folder: Path, line: str) -> str:

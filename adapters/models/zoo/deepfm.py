@@ -57,8 +57,8 @@ def optimizer(parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
     return torch.optim.Adam(parameters, lr=0.001)  # of the network; the rows have their own
 
 
-def metrics(output: Tensor, labels: Tensor) -> dict[str, Tensor]:
-    return {"accuracy": ((output > 0) == (labels > 0.5)).float()}
+def metrics(output: Tensor, labels: Tensor) -> dict[str, Tensor | elastic_run.models.AUC]:
+    return {"accuracy": ((output > 0) == (labels > 0.5)).float(), "auc": elastic_run.models.AUC(output, labels)}
 
 
 if __name__ == "__main__":  # python model.py train --data='train/*.csv': one process, with the rows in it

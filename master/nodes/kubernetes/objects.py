@@ -2,6 +2,7 @@
 
     Job NAME                the master's pod, started again by the cluster when it is lost; owns everything else
     ├── ConfigMap NAME      how pods look (templates), what the user wants now (control), how the job is (status)
+    ├── ConfigMap NAME-model: the file of a model in four functions, and those beside it
     ├── Secret NAME         what master, nodes and store prove with that they belong to the job
     ├── StatefulSet NAME-etcd and its Service: the store (`store.py`), unless another is given
     └── Pods NAME-ROLE-N    the nodes, which the master starts
@@ -16,6 +17,7 @@ from typing import Any, cast
 
 from ....rendezvous.base.frozen import dataclass, field, replace
 from ....rendezvous.identity.secret import VARIABLE
+from .model_volume import mount_model
 from .pods import CONTAINER, HIGH_PRIORITY, JOB, PREFIX
 
 Json = Mapping[str, Any]
@@ -129,6 +131,7 @@ class Request:
         memory_cap: bytes up to which a node that was out of memory gets more; 0: it gets no more.
         patience: seconds that the cluster has for a first master to begin, who lifts that limit; 0: without end.
         ttl: seconds after the job's end until the cluster deletes the Job, with all that it owns; None: it stays.
+        model: files that each node has in `model_volume.MODEL_FOLDER`, by name.
     """
 
     name: str
@@ -158,6 +161,7 @@ class Request:
     memory_cap: int = 0
     patience: int = 0
     ttl: int | None = None
+    model: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
 
 
 @dataclass(frozen=True, slots=True)
@@ -398,6 +402,8 @@ def node_template(request: Request, role: str) -> Json:
     for each in (*containers, *(spec.get("initContainers") or ())):  # whichever fails is told with its last words
         each.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")
     agent.update(pull_policy(request))
+    if request.model:
+        mount_model(request.name, spec, agent)
     resources = agent["resources"] = _at(agent, "resources")
     for amount, key in ((request.cpu, "cpu"), (request.memory, "memory"), (str(request.gpus or ""), "nvidia.com/gpu")):
         if amount:

@@ -190,8 +190,8 @@ def test_a_missing_column_is_told() -> None:
 
 KINDS = {
     "number": "int64", "item_id": "int64", "key": "int64", "mixed": "str", "click": "int64", "empty": "float64",
-    "one": "str", "age": "int64", "price": "float64", "few": "int64", "flag": "bool", "when": "datetime64[us]", "note": "str", "city": "str",
-    "many": "str", "tags": "list<item: string>",
+    "one": "str", "age": "int64", "price": "float64", "few": "int64", "flag": "bool", "when": "datetime64[us]",
+    "note": "str", "city": "str", "many": "str", "tags": "list<item: string>",
 }  # fmt: skip
 
 

@@ -89,6 +89,14 @@ def test_a_label_that_is_no_number_is_told(task: ModelTask, labels: Any) -> None
         own.feed(Columns({"city": ["a", "b"], "click": labels}), labelled=True)
 
 
+def test_forward_gets_the_features_if_it_needs_them(task: ModelTask) -> None:
+    own = ModelFeatures(Features(x=Category("city", hash=9)), "click", "model.py")
+    own.fit(opened(task), task)
+    fitted = own.fitted
+    assert own.call_forward(lambda given: given) is fitted is own.call_forward(lambda width=3, *, features: features)
+    assert own.call_forward(lambda width=3: width) == 3 and own.call_forward(lambda: 4) == 4
+
+
 def test_a_file_declares_them_in_several_ways(tmp_path: Path) -> None:
     (tmp_path / "f.toml").write_text('[age]\nkind = "numeric"\n')
     wanted = Features(age=Numeric())

@@ -1,6 +1,5 @@
 """A model's functions, with what they may return and what they may not."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,8 +7,8 @@ import pytest
 import torch
 from torch import nn
 
+from elastic_run.adapters.models.auc import AUC
 from elastic_run.adapters.models.errors import BadModel
-from elastic_run.adapters.models.pieces import name_columns, write_piece
 from elastic_run.adapters.models.training import add_up
 from elastic_run.adapters.models.user_model import UserModel
 from elastic_run.adapters.readers.contract import Columns
@@ -73,9 +72,37 @@ def test_metrics_are_means_or_a_number_for_each_record() -> None:
         user(metrics=lambda output, labels: {"few": output[:2]}).compute_metrics(output, output, 3)
 
 
+def test_metrics_that_are_no_numbers_or_have_a_name_of_ours_are_told() -> None:
+    output = torch.ones(3)
+    for given, told in [
+        ({"kind": "good"}, r"metrics\(\) returned a str, and has to return numbers for 'kind'"),
+        ({"records": 3}, r"metrics\(\) returned something named 'records': give it another name"),
+        ({"auc": AUC(output, output)}, ""),
+    ]:
+        here = user(metrics=lambda output, labels, given=given: given)
+        if not told:
+            assert here.compute_metrics(output, output, 3) == given
+            continue
+        with pytest.raises(BadModel, match=told):
+            here.compute_metrics(output, output, 3)
+
+
+def test_arrays_that_torch_would_not_take_are_taken() -> None:
+    backwards = np.arange(3, dtype=">i4")[::-1]
+    batch = user(feed=lambda columns: (backwards, np.arange(3.0)[::-1])).feed(COLUMNS)
+    assert (batch.inputs.tolist(), batch.labels.tolist()) == ([2, 1, 0], [2, 1, 0])
+    assert batch.labels.dtype == torch.float32
+
+
 def test_what_other_functions_may_not_return_is_told() -> None:
     with pytest.raises(BadModel, match=r"optimizer\(\) returned None, and has to return an optimizer of torch"):
         user(optimizer=lambda parameters: None).make_optimizer([])
+    with pytest.raises(BadModel, match=r"optimizer\(\) returned a LBFGS, .* whose step\(\) needs no closure"):
+        user(optimizer=torch.optim.LBFGS).make_optimizer([nn.Parameter(torch.zeros(1))])
+    with pytest.raises(BadModel, match=r"schedule\(\) returned a ReduceLROnPlateau, .* whose step\(\) needs nothing"):
+        user(schedule=torch.optim.lr_scheduler.ReduceLROnPlateau).make_schedule(
+            torch.optim.SGD([nn.Parameter(torch.zeros(1))])
+        )
     with pytest.raises(BadModel, match=r"schedule\(\) returned a int, and has to return a scheduler"):
         user(schedule=lambda optimizer: 1).make_schedule(torch.optim.SGD([nn.Parameter(torch.zeros(1))]))
     with pytest.raises(BadModel, match=r"callbacks\(\) returned a list of 1, and has to return a list of functions"):
@@ -91,24 +118,8 @@ def test_the_first_numbers_follow_from_the_seed() -> None:
     assert first == same != other
 
 
-def test_outputs_become_columns() -> None:
-    matrix = torch.arange(6.0).reshape(3, 2)
-    assert name_columns(matrix[:, 0], 3) == {"output": [0.0, 2.0, 4.0]}
-    assert list(name_columns(matrix, 3)) == ["output_0", "output_1"]
-    assert list(name_columns({"p": matrix[:, :1], "q": (matrix, matrix[:, 0])}, 3)) == ["p", "q_0_0", "q_0_1", "q_1"]
-    with pytest.raises(BadModel, match=r"the module's output for 3 records is a tensor \(2, 3\)"):
-        name_columns(matrix.T, 3)
-
-
 def test_one_process_has_nobody_to_add_up_with() -> None:
     parameter = nn.Parameter(torch.zeros(2))
     parameter.grad = torch.ones(2)
-    assert add_up([parameter], 3, 0.5, busy=True) == (1.0, 3.0, 1.5)
+    assert add_up([parameter], 4, 3, 0.5) == (4, 3.0, 1.5)
     assert parameter.grad.tolist() == [1.0, 1.0]
-
-
-def test_a_piece_that_two_ranks_had_is_passed_over_where_all_are_put_together_already(tmp_path: Path) -> None:
-    write_piece(tmp_path / "piece.json", "{}")
-    assert [path.name for path in tmp_path.iterdir()] == ["piece.json"]
-    write_piece(tmp_path / "gone" / "piece.json", "{}")
-    assert not (tmp_path / "gone").exists()

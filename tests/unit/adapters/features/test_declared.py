@@ -78,6 +78,8 @@ def test_what_a_file_cannot_declare_is_told(tmp_path: Path, text: str, told: str
     [
         (lambda: Features(), "no feature is declared"),
         (lambda: Features(age=Numeric), "the feature 'age' is <class"),  # pyright: ignore[reportArgumentType]
+        (lambda: Features({"self": Numeric()}), r'Features\(other=Numeric\("self"\)\)'),
+        (lambda: Features(a=Words(hash=5), a_offsets=Numeric()), "'a_offsets' has the name of the offsets of another"),
         (lambda: Numeric(bins=1), "say how many, from 2"),
         (lambda: Numeric(bins=(1.0, float("nan"))), "finite numbers"),
         (lambda: Category(hash=5, table=True), "of vocabulary, hash and table say one"),

@@ -25,6 +25,7 @@ def test_a_script_that_is_the_model_is_not_named() -> None:
         (["learn", "model.py"], "say what to do"),
         (["train", "model.py"], "required: --data: elastic-run train --help lists"),
         (["train", "model.py", "--data=a", "--batch-size=0"], "'0' is not a whole number from 1"),
+        (["train", "model.py", "--data=a", "--seed=-1"], "'-1' is not a whole number from 0 to 4294967295"),
         (["train", "model.py", "--data=a", "--bad=1"], "'1' is not a share from 0 to below 1"),
         (["evaluate", "model.py", "--data=a", "--epochs=2"], "unrecognized arguments: --epochs=2"),
     ],
