@@ -351,8 +351,10 @@ class Agent:
     def _look_around(self) -> NodeState:
         """What the node knows when it has looked at its workers and its store."""
         now, broke_at = self._inbox.now(), self._state.group.broke_at
-        if self._hosting and self._hosting.failure != self._state.machine.rows_lost:
-            self._inbox.note(RowsLost(self._hosting.failure))
+        if (hosting := self._hosting) is not None:
+            machine, lost = self._state.machine, RowsLost(hosting.failure, hosting.return_wanted)
+            if (machine.rows_lost, machine.return_wanted) != (lost.why, lost.return_wanted):
+                self._inbox.note(lost)
         state = self._inbox.note(self._workers.see_workers())
         if broke_at is None and state.group.broke_at is not None:
             asyncio.get_running_loop().call_later(plan.STRANDED_SECONDS + 0.01, self._inbox.wake)
@@ -414,8 +416,8 @@ class Agent:
         if self._current(round) == self._state.workers.round:
             self._inbox.post(CheckpointSaved())
 
-    async def _ask_hosting(self, version: int, wait: "RankWait") -> str:
-        return await self._hosting.answer(version, wait) if self._hosting else ""
+    async def _ask_hosting(self, version: int, wait: "RankWait", round: int) -> str:
+        return await self._hosting.answer(version, wait, round) if self._hosting else ""
 
     async def _beat(self) -> None:
         if self._setup.bind is None:

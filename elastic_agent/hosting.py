@@ -20,12 +20,17 @@ class HostedProcesses(Protocol):
         """Why the job cannot go on, in words; empty where it can."""
         ...
 
+    @property
+    def return_wanted(self) -> str:
+        """Why the job is to go back to a checkpoint, in words; empty where it is not."""
+        ...
+
     async def run(self) -> None:
         """Keeps what the job wants here, until it is cancelled; the processes live on."""
         ...
 
-    async def answer(self, version: int, wait: RankWait) -> str:
-        """What a worker is told that knows this version and waits, within about a second."""
+    async def answer(self, version: int, wait: RankWait, round: int) -> str:
+        """What a worker of that round is told that knows this version and waits, within about a second."""
         ...
 
     def describe(self) -> NodeServers:

@@ -51,8 +51,8 @@ class CallHandler:
         leases: is told that a worker opens a dataset whose position is in checkpoints.
         current: what a round is called now whose workers went on into a later one.
         stepped: is told how many steps rank 0 has committed in its process.
-        servers: what a worker is told of the job's parameter servers that knows this version and waits for some of
-            them; nothing: it has none.
+        servers: what a worker is told of the job's parameter servers that knows this version, waits for some of them,
+            and was started for this round; nothing: it has none.
     """
 
     store: Store
@@ -63,7 +63,7 @@ class CallHandler:
     leases: Callable[[], None] = lambda: None
     current: Callable[[int], int] = lambda round: round
     stepped: Callable[[Stepped], Awaitable[None]] | None = None
-    servers: Callable[[int, RankWait], Awaitable[str]] | None = None
+    servers: Callable[[int, RankWait, int], Awaitable[str]] | None = None
 
     async def answer(self, call: Call) -> Back:
         """The answer to one call, within CALL_SECONDS."""
@@ -84,7 +84,7 @@ class CallHandler:
                 return Back()
             case "servers":
                 wait = RankWait(call.rank, call.awaits[:MOST_AWAITED], call.seconds)
-                return Back(told=await self.servers(call.steps, wait) if self.servers else "")
+                return Back(told=await self.servers(call.steps, wait, call.round) if self.servers else "")
             case "clocks":
                 return await self._ask_clocks(call)
 

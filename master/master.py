@@ -225,7 +225,8 @@ class Master:
         running, round = header.state == "open", self._controller.round
         world = round.assigned[0].world_size if round.assigned else 0
         since = {each.incarnation: each.since for each in round.assigned if each.since}
-        return Current(header.run, header.number, running, world, round.incarnations, round.ranks, since)
+        ranks, rows_from = round.ranks, header.rows_from
+        return Current(header.run, header.number, running, world, round.incarnations, ranks, since, rows_from)
 
     # -- what the store says ----------------------------------------------------------------------------------------
 

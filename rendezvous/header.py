@@ -97,6 +97,8 @@ class Header:
         split, at_risk: the job's time from its first round until this was decided, as in `SplitUntil`.
         deadline_seconds: in a waiting header, how long the wait may last; else 0.
         roles: who has which ranks, in a job with roles; else empty.
+        rows_from: the round with which the job went back to a checkpoint of its tables last, where all that its
+            datasets and rows were begins again, and no worker of an earlier round goes on; 0: it has not.
     """
 
     number: Number
@@ -120,6 +122,7 @@ class Header:
     at_risk: Number | None = None
     deadline_seconds: float = 0.0
     roles: Annotated[tuple[RoleRanks, ...], Count(MAX_ROLES)] = ()
+    rows_from: Number = 0
 
     @property
     def final(self) -> bool:

@@ -151,6 +151,14 @@ class ServersLost(Sentence):
 
 
 @dataclass(frozen=True, slots=True)
+class ReturnWanted(Sentence):
+    """Rows that the job's servers held are lost, and the whole job goes back to a checkpoint of them, in words."""
+
+    why: Words
+    words = "{0.why}"
+
+
+@dataclass(frozen=True, slots=True)
 class ProcessGroupBroke(Sentence):
     """The process group of its workers broke, and no node is known to be lost."""
 
@@ -175,6 +183,7 @@ NodeReason = (
     | StartFailed
     | ServiceEnded
     | ServersLost
+    | ReturnWanted
     | ProcessGroupBroke
     | Unexplained
     | Unknown

@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 
 from .base.frozen import dataclass
 from .member import out_of_memory
-from .node_reasons import NodeReason
+from .node_reasons import NodeReason, ReturnWanted
 from .wire.fields import Name, Number, Sentence, Words, signal_name
 from .wire.values import Count, Tagged, Unknown
 
@@ -359,9 +359,8 @@ class NodesLeaving(Sentence):
     words = "{0.nodes} left the job"
 
 
-IncidentReason = (
-    NodesLost | NodesLeft | WorkerFailed | OutOfMemory | PeerLost | EndedEarly | NodeFailed | NodesJoined | Unknown
-)
+NodesChanged = NodesLost | NodesLeft | NodesJoined
+IncidentReason = NodesChanged | WorkerFailed | OutOfMemory | PeerLost | EndedEarly | NodeFailed | ReturnWanted | Unknown
 """What an incident amounts to."""
 
 

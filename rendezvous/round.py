@@ -31,7 +31,7 @@ from typing import Annotated, Literal
 from . import ranks, reasons
 from .base.frozen import dataclass, field, replace
 from .member import DEPARTING, Member
-from .node_reasons import Unexplained
+from .node_reasons import ReturnWanted, Unexplained
 from .ranks import NodeWorkers
 from .reasons import FaultReason, Nodes, Reason, Restarts
 from .roles import MAX_ROLES, Filled, Role, RoleMember, continue_alone, fill
@@ -339,7 +339,7 @@ def _running(
     what: FaultReason | reasons.NodesMissing | reasons.NodesLeaving | None = None
     if lost:
         cause, what = "lost", reasons.NodesMissing(len(lost), len(current.nodes))
-        if fault and fault.cause in ("lost", "left"):  # who has said that it leaves may be gone by now
+        if fault and (fault.cause in ("lost", "left") or isinstance(fault.reason, ReturnWanted)):  # who left is gone
             cause, what = fault.cause, fault.reason
     elif left:
         cause, what = "left", fault.reason if fault else reasons.NodesLeaving(_nodes(left))

@@ -18,6 +18,7 @@ from typing import Literal
 
 from ...master.data.ledger import DONE, Answer, Dataset, Mark, Piece, Position, Request, Tracking
 from ...master.data.shard import Layout, ShardsError, Span
+from ...master.data.stream import StreamLayout
 from ...rendezvous.base.visible import visible
 from ...rendezvous.wire.frame import TooLong
 from ...rendezvous.wire.values import Malformed
@@ -103,7 +104,7 @@ class Leaser:
         pace: seconds that a shard takes here.
     """
 
-    layout: Layout
+    layout: Layout | StreamLayout
     tracking: Tracking
     client: Client
     part: int
@@ -146,7 +147,7 @@ class Leaser:
             if not self._fill():
                 return None
             piece = self.queue.popleft()
-            span = self.layout.span(piece.shard_index)
+            span = self.layout.span_of(piece)
             if not self.part:
                 with self.lock:
                     self.begun[piece.shard_index] = span

@@ -14,6 +14,7 @@ from itertools import cycle, islice
 from typing import Any
 
 from ...master.data.shard import Layout, Span
+from ...master.data.stream import StreamLayout
 from . import pushes
 from .ledger_client import HELD, ShardsMisused, ShardsNotDone
 from .shards import Shard, Shards
@@ -92,7 +93,10 @@ class OrderQueue:
 
     def __init__(self, source: Shards) -> None:
         self.source = source
-        self.layout = source._layout  # pyright: ignore[reportPrivateUsage]
+        layout = source._layout  # pyright: ignore[reportPrivateUsage]
+        if isinstance(layout, StreamLayout):
+            raise ShardsMisused(f"{layout.name!r} is a stream, whose records have no numbers: iterate over its shards")
+        self.layout = layout
         self.acknowledges = source._leaser.tracking == "ack"  # pyright: ignore[reportPrivateUsage]
         self._held: dict[int, _Held] = {}  # by shard index, in the order in which they were leased
         self._waiting: deque[Order] = deque()  # in the loader

@@ -2,7 +2,7 @@
 
 import time
 
-from ...master.data.ledger import Answer, Dataset, Ledger, fresh
+from ...master.data.ledger import Answer, Dataset, fresh, ledger_of
 from .channel import Back, Call
 
 
@@ -10,7 +10,7 @@ class OwnLedger:
     """Of one dataset, of which nothing is done."""
 
     def __init__(self, dataset: Dataset) -> None:
-        self._ledger = Ledger(fresh(dataset), time.monotonic())
+        self._ledger = ledger_of(fresh(dataset), time.monotonic())
         self._answer: Answer | None = None
 
     def send(self, call: Call) -> None:

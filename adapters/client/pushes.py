@@ -37,12 +37,12 @@ class Pushes(Protocol):
 
         What lies before a mark is applied in some of the model already, and what lies before the first in all of it.
         The ledger says `offset`, and nothing before that is done again. From now on no push counts that was made under
-        an earlier lease, so that the marks stay where they are.
+        an earlier lease, so that the marks stay where they are. A mark beyond the shard's end: all is applied.
         """
         ...
 
-    def push(self, dataset: str, shard_index: int, lease: int, begin: int, end: int) -> None:
-        """Returns when what is known of these records of the shard is applied."""
+    def push(self, dataset: str, shard_index: int, lease: int, begin: int, end: int, *, last: bool) -> None:
+        """Returns when what is known of these records of the shard is applied; `last`: no other of it follows."""
         ...
 
     def settle_steps(self, dataset: str, round: int, position: tuple[int, int]) -> list[tuple[int, int]]:

@@ -15,10 +15,11 @@ import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import NoReturn
+from typing import NoReturn, Self
 
 from ...master.data.ledger import DONE, Tracking
 from ...master.data.shard import Files, Layout, Span
+from ...master.data.stream import StreamLayout
 from . import pushes
 from .ledger_client import Leaser, ShardsMisused
 from .saves import Saves
@@ -175,10 +176,14 @@ class Shard:
         """What is computed from the records up to the first `count` of `indices` goes to the job's servers."""
         for each in pushes.registered if count > self._progress else ():
             order, shard_index = self._leaser.layout.order, self._span.shard_index
-            lease = self._leaser.granted.get(shard_index, 0)
+            lease, begin, end = (
+                self._leaser.granted.get(shard_index, 0),
+                self.offset + self._progress,
+                self.offset + count,
+            )
             self._leaser.pushing = self._span
             try:
-                each.push(order, shard_index, lease, self.offset + self._progress, self.offset + count)
+                each.push(order, shard_index, lease, begin, end, last=end == len(self._span))
             finally:
                 if not each.in_doubt:
                     self._leaser.pushing = None
@@ -206,15 +211,19 @@ class Shards(Iterator[Shard]):
         commit: Tracking = "checkpoint",
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        self._layout = Layout(name, size, shard_size, epochs=epochs, shuffle=shuffle, seed=seed)
-        self._layout.dataset(commit)  # refuses another tracking mode
+        layout = Layout(name, size, shard_size, epochs=epochs, shuffle=shuffle, seed=seed)
+        layout.dataset(commit)  # refuses another tracking mode
         client = client_of(environment)
-        self._leaser = Leaser(self._layout, commit, client, 0, Saves(environment) if client.rank == 0 else None)
+        self._lease_by(Leaser(layout, commit, client, 0, Saves(environment) if client.rank == 0 else None))
+
+    def _lease_by(self, leaser: Leaser) -> None:
+        self._leaser = leaser
+        self._layout = leaser.layout
         _leasers.add(self._leaser)
         # At exit as well, so that a script that leaves its loop early gives back what it has.
         self._finalizer = weakref.finalize(self, self._leaser.quit)
 
-    def __iter__(self) -> "Shards":
+    def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> Shard:
@@ -254,7 +263,8 @@ class Shards(Iterator[Shard]):
             span, offset = taken
             lease = self._leaser.granted.get(span.shard_index, 0)
             marks = [each.cuts(self._layout.order, span.shard_index, lease, offset) for each in pushes.registered]
-            edges = sorted({*marks[0], len(span)}) if marks else [offset, len(span)]
+            found = (min(each, len(span)) for each in marks[0]) if marks else (offset,)
+            edges = sorted({*found, len(span)})
             if len(edges) > 1:
                 return span, edges
             self._leaser.said(span, DONE)
@@ -382,7 +392,7 @@ class Shards(Iterator[Shard]):
             f"dataset {self._layout.name!r} cannot be sent to another process: send a part of it, shards.part(number)"
         )
 
-    def __enter__(self) -> "Shards":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -402,7 +412,7 @@ class Part:
     others may still be at work.
     """
 
-    _layout: Layout
+    _layout: Layout | StreamLayout
     _tracking: Tracking
     _client: Client
     _number: int

@@ -1,6 +1,6 @@
 """The rows on servers of ranks in synchronous training: prepared before a step is committed, applied when it is.
 
-Which ranks have come so far is the caller's affair: see `adapters/torch/lockstep_batches.py`, and decision 050.
+Which ranks have come so far is the caller's affair: see `adapters/torch/lockstep_batches.py`, and decision 051.
 """
 
 import sys

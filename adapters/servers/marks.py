@@ -6,7 +6,8 @@ which changes together with the rows and moves with them. When a worker is lost,
 from a record that the ledger knows of: what lies between that and the mark is in the rows already. So whoever leases a
 shard begins at the least mark and cuts at the others, and what lies below a mark is not applied again.
 
-Nearly always all slots agree about a shard, and one number is kept.
+Nearly always all slots agree about a shard, and one number is kept. Of shards that are *finished* in all slots, nothing
+is kept but how many of the dataset's first ones are: no lease of these, whenever it comes, has anything to push.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,6 +24,12 @@ Shard = tuple[str, int]
 UNTOUCHED = -1
 """The mark where nothing of the shard has been applied: it may begin at any record."""
 
+FINISHED = (1 << 53) - 1
+"""The mark where all of the shard has been applied, however many records that are."""
+
+FINISHED_BEFORE = -2
+"""In place of a mark, as it goes to another server: the shard is finished, and so are all of the dataset before it."""
+
 
 class RecordsRefused(Exception):
     """Nothing of the push may be applied; the message says why."""
@@ -35,12 +42,14 @@ class Marks:
         self._held = NO_SLOTS
         self._all: dict[Shard, tuple[int, int]] = {}  # the last lease, and the mark of all slots, unless it is in:
         self._apart: dict[Shard, Array] = {}  # by slot
+        self._floors: dict[str, int] = {}  # by dataset: shards before that are finished in all slots that are held
 
     def hold_slots(self, slots: SlotSet) -> None:
         """Which slots this server has from now on: their marks count."""
         self._held = slots
         for shard in list(self._apart):
             self._put(shard, self._apart[shard])
+            self._raise_floor(shard[0])
 
     def read(self, dataset: str, shard_index: int, slots: SlotSet) -> tuple[int, ...]:
         """How many records of the shard are applied: each number that is true of some of these slots, sorted."""
@@ -66,7 +75,7 @@ class Marks:
         """As `judge`, whatever the lease: that is the primary's to judge."""
         shard = source.dataset, source.shard_index
         if shard not in self._apart:
-            return slots if _is_new(source, self._all.get(shard, (0, UNTOUCHED))[1]) else NO_SLOTS
+            return slots if _is_new(source, self._common_mark(shard)) else NO_SLOTS
         marks = self._apart[shard]
         new = [mark for mark in np.unique(marks[slots]).tolist() if _is_new(source, mark)]
         return slots & np.isin(marks, new)
@@ -77,21 +86,25 @@ class Marks:
 
     def advance(self, source: PushSource, slots: SlotSet) -> None:
         """The push is applied in these slots, now or before."""
-        shard = source.dataset, source.shard_index
+        shard, end = (source.dataset, source.shard_index), FINISHED if source.last else source.end
+        if self._is_finished(shard):
+            return
         lease, applied = self._all.get(shard, (0, UNTOUCHED))
         lease = max(lease, source.lease)
         if shard not in self._apart and not (self._held & ~slots).any():
-            self._all[shard] = lease, max(applied, source.end)
-            return
-        marks = self._positions(shard).copy()
-        marks[slots] = np.maximum(marks[slots], source.end)
-        self._all[shard] = lease, applied
-        self._put(shard, marks)
+            self._all[shard] = lease, max(applied, end)
+        else:
+            marks = self._positions(shard).copy()
+            marks[slots] = np.maximum(marks[slots], end)
+            self._all[shard] = lease, applied
+            self._put(shard, marks)
+        self._raise_floor(source.dataset)
 
     def begin_lease(self, dataset: str, shard_index: int, lease: int) -> None:
         """Pushes of earlier leases are refused from now on."""
-        before, applied = self._all.get((dataset, shard_index), (0, UNTOUCHED))
-        self._all[dataset, shard_index] = max(before, lease), applied
+        if shard_index >= self._floors.get(dataset, 0):
+            before, applied = self._all.get((dataset, shard_index), (0, UNTOUCHED))
+            self._all[dataset, shard_index] = max(before, lease), applied
 
     def take_slots(self, slots: SlotSet) -> tuple[tuple[str, ...], list[Array]]:
         """The marks of these slots, for another server: the names of datasets, and two arrays of int64.
@@ -99,8 +112,8 @@ class Marks:
         (n, 4): a shard each: which dataset, the shard's index, its last lease, the mark of all slots but those in
         (m, 3): which shard of the first array, the slot, its mark.
         """
-        names: dict[str, int] = {}
-        shards: list[tuple[int, int, int, int]] = []
+        names = {dataset: number for number, dataset in enumerate(self._floors)}
+        shards = [(names[dataset], floor - 1, 0, FINISHED_BEFORE) for dataset, floor in self._floors.items()]
         apart: list[tuple[int, int, int]] = []
         for (dataset, index), (lease, mark) in self._all.items():
             if (marks := self._apart.get((dataset, index))) is not None and slots.any():
@@ -113,19 +126,28 @@ class Marks:
         """What `take_slots` has given: the marks of these slots here, in place of any others; they are held now."""
         others = self._held & ~slots
         before = {shard: self._positions(shard) for shard in self._apart}
-        mine, self._apart = self._all, {}
-        self._held, self._all = others | slots, {}
         exceptions = _by_shard(apart)
-        rows: Iterable[tuple[int, int, int, int]] = shards.tolist()
-        for number, (name, index, lease, mark) in enumerate(rows):
-            shard = names[name], index
+        rows: list[tuple[int, int, int, int]] = shards.tolist()
+        floors = {names[name]: index + 1 for name, index, _, mark in rows if mark == FINISHED_BEFORE}
+        low = {name: min(floor, self._floors.get(name, 0) if others.any() else floor) for name, floor in floors.items()}
+        told = [
+            ((names[name], index), lease, mark, exceptions.get(number, []))
+            for number, (name, index, lease, mark) in enumerate(rows)
+            if mark != FINISHED_BEFORE
+        ]
+        told += [((name, at), 0, FINISHED, []) for name, floor in floors.items() for at in range(low[name], floor)]
+        mine = {shard: kept for shard, kept in self._all.items() if shard[1] >= low.get(shard[0], 0)}
+        for name, floor in self._floors.items() if others.any() else ():
+            mine |= {(name, at): (0, FINISHED) for at in range(low.get(name, 0), floor)}
+        self._held, self._floors, self._all, self._apart = others | slots, low, {}, {}
+        for shard, lease, mark, exception in told:
             last, applied = mine.pop(shard, (0, UNTOUCHED))
             self._all[shard] = max(last, lease), mark
-            if number in exceptions or shard in before or (applied != mark and others.any()):
+            if exception or shard in before or (applied != mark and others.any()):
                 marks = before[shard].copy() if shard in before else np.full(len(slots), applied, np.int64)
                 marks[slots] = mark
-                for slot, exception in exceptions.get(number, ()):
-                    marks[slot] = exception
+                for slot, other in exception:
+                    marks[slot] = other
                 self._put(shard, marks)
         for shard, (lease, applied) in mine.items():  # of which the other server knows nothing
             self._all[shard] = lease, UNTOUCHED
@@ -134,12 +156,31 @@ class Marks:
             marks = before[shard].copy() if shard in before else np.full(len(slots), applied, np.int64)
             marks[slots] = UNTOUCHED
             self._put(shard, marks)
+        for name in {name for name, _ in self._all}:
+            self._raise_floor(name)
+
+    def _common_mark(self, shard: Shard) -> int:
+        """Of all slots, where it is not in `_apart`."""
+        if shard[1] < self._floors.get(shard[0], 0):
+            return FINISHED
+        return self._all.get(shard, (0, UNTOUCHED))[1]
+
+    def _raise_floor(self, dataset: str) -> None:
+        """Forgets the first shards of the dataset that are finished."""
+        floor = self._floors.get(dataset, 0)
+        while self._is_finished((dataset, floor)):
+            del self._all[dataset, floor]
+            self._floors[dataset] = floor = floor + 1
+
+    def _is_finished(self, shard: Shard) -> bool:
+        """In all slots that are held."""
+        return shard not in self._apart and self._common_mark(shard) == FINISHED
 
     def _positions(self, shard: Shard) -> Array:
         """The mark of each slot, not to be changed."""
         if (found := self._apart.get(shard)) is not None:
             return found
-        return np.full(len(self._held), self._all.get(shard, (0, UNTOUCHED))[1], np.int64)
+        return np.full(len(self._held), self._common_mark(shard), np.int64)
 
     def _put(self, shard: Shard, marks: Array) -> None:
         """Keeps one number where all slots that are held agree."""

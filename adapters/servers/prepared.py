@@ -1,4 +1,4 @@
-"""Pushes of a step of all ranks that wait for the word that the step counts (pure): see decision 050.
+"""Pushes of a step of all ranks that wait for the word that the step counts (pure): see decision 051.
 
 Each rank of synchronous training *prepares* its part of a step. When all ranks have, and none can undo the step any
 more, it is *applied* as one push, whose gradients are the sum over the ranks, in their order: the result does not

@@ -33,6 +33,7 @@ class PushSource:
         lease: the shard's how many-th: one that follows a lost worker's has a higher number.
         begin, end: records of the shard, in the order of their use.
         at: when the worker made it, in milliseconds since 1970: the same for all servers, however often it is sent.
+        last: no record of the shard follows.
     """
 
     dataset: Name
@@ -41,6 +42,7 @@ class PushSource:
     begin: Number
     end: Number
     at: Number = 0
+    last: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,7 +338,8 @@ class Reply:
         version: of the server's table.
         count: rows that were changed; rows of the table; the next piece.
         marks: how many records of the shard, from its beginning, are applied: each number that is true of some slot
-            whose primary this server is, sorted; one of them at least, where it is the primary of any.
+            whose primary this server is, sorted; one of them at least, where it is the primary of any. More than there
+            are: all.
         applied: see `AskApplied`; of a `ForwardPush` that is "full", the slots in which it was applied before.
         measure: see `Ping`.
     """

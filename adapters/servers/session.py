@@ -311,7 +311,7 @@ class ServersClient:
             )
         return sorted({max(offset, mark) for reply, _ in answers for mark in reply.marks})
 
-    def push(self, dataset: str, shard_index: int, lease: int, begin: int, end: int) -> None:
+    def push(self, dataset: str, shard_index: int, lease: int, begin: int, end: int, *, last: bool = False) -> None:
         """See `Pushes`: all gradients that there are, as those of these records.
 
         Where a server refuses it for want of memory, another may have applied its part. So the same push goes first,
@@ -327,7 +327,7 @@ class ServersClient:
                         raise
                 begin = max(begin, refused.source.end) if same else begin
             if begin < end:
-                source = PushSource(dataset, shard_index, lease, begin, end, at=_now())
+                source = PushSource(dataset, shard_index, lease, begin, end, _now(), last)
                 self._send(Push(source, self._take_gradients()))
             self._pushes += 1
             if self.clock:

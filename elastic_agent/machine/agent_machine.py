@@ -93,8 +93,8 @@ def apply_event(state: NodeState, event: NodeEvent, now: float) -> NodeState:
             return replace(state, operation=None)
         case node_events.MachineUnfit(why):
             return replace(state, machine=replace(machine, unfit=why))
-        case node_events.RowsLost(why):
-            return replace(state, machine=replace(machine, rows_lost=why))
+        case node_events.RowsLost(why, wanted):
+            return replace(state, machine=replace(machine, rows_lost=why, return_wanted=wanted))
         case node_events.Unkillable(pid):
             if state.departs:
                 return state

@@ -212,9 +212,15 @@ class MachineUnfit:
 
 @dataclass(frozen=True, slots=True)
 class RowsLost:
-    """The job cannot go on, for the sake of its servers, in words; empty: it can after all."""
+    """The job cannot go on, for the sake of its servers, or is to go back to a checkpoint of their rows.
+
+    Attributes:
+        why: it cannot, in words; empty: it can after all.
+        return_wanted: why it is to go back; empty: it is not.
+    """
 
     why: str
+    return_wanted: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -206,6 +206,7 @@ class MachineState:
         store_gone: why this node waits no longer for the store, in words; empty where it does.
         leading: the job's master runs here.
         rows_lost: why the job cannot go on for the sake of its servers, in words; empty where it can.
+        return_wanted: why the whole job is to go back to a checkpoint of their rows; empty where it is not.
     """
 
     unfit: str = ""
@@ -217,6 +218,7 @@ class MachineState:
     store_gone: str = ""
     leading: bool = False
     rows_lost: str = ""
+    return_wanted: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from ...rendezvous.node_reasons import (
     PreemptionNotice,
     ProcessGroupBroke,
     Replaced,
+    ReturnWanted,
     ServersLost,
     ServiceEnded,
     StartFailed,
@@ -92,6 +93,8 @@ def _report(state: NodeState, now: float) -> Report:
         return Report("waiting", header.number, exits, ready=ready)
     if state.machine.rows_lost:
         return Report("failed", header.number, exits, ServersLost(cut(state.machine.rows_lost)))
+    if state.machine.return_wanted:
+        return Report("failed", header.number, exits, ReturnWanted(cut(state.machine.return_wanted)))
     if workers.problem:
         return Report("failed", header.number, exits, StartFailed(cut(workers.problem)))
     if workers.round != header.number:
@@ -151,6 +154,8 @@ def act(state: NodeState, now: float) -> tuple[Action, str]:
         return _stand_by(state, header)
     if workers.round == header.number or workers.problem:
         return Wait(), ""
+    if workers.alive and 0 < workers.round < header.rows_from:  # what they know is newer than the rows
+        return _stop(grace_after_failure), str(header.reason)
     if 0 < assignment.since <= workers.round:
         return Adopt(header, assignment), str(header.reason)
     if workers.alive and group.staying and workers.role == assignment.role:

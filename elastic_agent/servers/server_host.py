@@ -91,7 +91,20 @@ class ServerHost:
 
     @property
     def failure(self) -> str:
-        return self._given_up or (self.table.lost if self._read_again == self._newest else "")
+        ends = self.table.lost and not self.table.goes_back and self._read_again == self._newest
+        return self._given_up or (self.table.lost if ends else "")
+
+    @property
+    def return_wanted(self) -> str:
+        """Why the job is to go back to a checkpoint, in words; empty where it is not, or a round is open for that."""
+        wanted = self.table.goes_back and self._read_again == self._newest
+        return self.table.lost if wanted and self._rows_from <= self.table.rows_from else ""
+
+    @property
+    def _rows_from(self) -> int:
+        """The round that was opened last to go back to a checkpoint, as far as this node knows."""
+        header = self._inbox.state.known.header
+        return header.rows_from if header else 0
 
     @property
     def _newest(self) -> tuple[str, int]:
@@ -109,19 +122,22 @@ class ServerHost:
             await self._read_loss()
             await self._inbox.news(heard, AGAIN_SECONDS if self._again else CERTIFICATES_SECONDS)
 
-    async def answer(self, version: int, wait: RankWait) -> str:
+    async def answer(self, version: int, wait: RankWait, round: int) -> str:
         """JobServers as JSON, as soon as a table serves that is newer than this version, or after ANSWER_SECONDS."""
         self._waits_of_ranks[wait.rank] = self._inbox.now(), wait
         until = self._inbox.now() + ANSWER_SECONDS
-        while not (self.table.serves and self.table.version > version) and not self.failure:
+        while (
+            not ((table := choose_table(self.table, round, self._rows_from)).serves and table.version > version)
+            and not self.failure
+        ):
             heard, left = self._inbox.count, until - self._inbox.now()
             if left <= 0:
                 break
             await self._inbox.news(heard, left)
-        if self.table.serves and not wait.servers:  # which was what it waited for
+        if table.serves and not wait.servers:  # which was what it waited for
             self._waits_of_ranks.pop(wait.rank, None)
         tls = self._certificates(time.time())[1] if self._certificates else None
-        return encode(JobServers(self.table, self._node or self._setup.workers.node, tls)).decode()
+        return encode(JobServers(table, self._node or self._setup.workers.node, tls)).decode()
 
     def describe(self) -> NodeServers:
         """The servers of this node as they are now, and the workers that wait for some."""
@@ -150,7 +166,7 @@ class ServerHost:
 
     def _can_give_away(self, state: NodeState) -> bool:
         header, nodes = state.known.header, {place.node for place in self.table.places}
-        goes_on = header is not None and header.state == "open" and not self.failure
+        goes_on = header is not None and header.state == "open" and not (self.failure or self.table.goes_back)
         return goes_on and state.notice.kind == "leave" and self._node in nodes and len(nodes) > 1
 
     @property
@@ -207,6 +223,8 @@ class ServerHost:
         for each in list(self._kept.values()):
             if each.ended:
                 await self._bury(each)
+            elif each.rows_from != self.table.rows_from:
+                await self._end(each, at_once=True)  # nobody may have these rows any more
             elif each.number not in places:
                 await self._end(each)
         for key, incarnation in list(self._left.items()):
@@ -216,7 +234,7 @@ class ServerHost:
             if (each := self._kept.get(number)) is not None:
                 each.tell_orders(self._orders(each))
                 await self._hear_server(each)
-            elif not self.failure:
+            elif not self.failure and not self.table.goes_back:
                 await self._start(number)
         if not self._again:
             self._waits.done(REGISTRATION)
@@ -308,6 +326,19 @@ class ServerHost:
         else:
             self._say(f"{why}: starting it again")
         self._inbox.wake()
+
+
+def choose_table(table: SlotTable, started: int, rows_from: int) -> SlotTable:
+    """What a worker is told: a table without slots where it may not use these (pure).
+
+    When a job has gone back to a checkpoint, no worker of before may push into its rows, and none of after into others.
+
+    Args:
+        started: the round for which it was.
+        rows_from: of the newest header.
+    """
+    usable = table.rows_from <= started and (started < rows_from or rows_from <= table.rows_from)
+    return table if usable and not table.goes_back else SlotTable(restore=table.restore)
 
 
 def count_slots(report: ServerReport, table: SlotTable) -> ServerReport:

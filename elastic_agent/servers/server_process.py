@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ...adapters.contract import Service
 from ...adapters.servers.job_servers import ServerOrders
+from ...master.diagnosis.evidence import HALTED
 from ...master.machine.parameter_servers import ServerMeasure, ServerReport, ServerState
 from ...master.servers.slot_table import RunningServer
 from ...rendezvous.base.frozen import dataclass
 from ...rendezvous.wire.values import encode
 from ..workers.services import GRACE_SECONDS, Services
-from .silence import HALTED, PAUSE, WORKING, await_silence, read_activity, read_resident
+from .silence import PAUSE, WORKING, await_silence, read_activity, read_resident
 
 ANSWERED = 2.0 + PAUSE
 """Seconds for which an answer counts as one of a moment ago: this process may be late itself."""
@@ -33,6 +34,7 @@ class ServerProcess:
 
     Attributes:
         incarnation: its own.
+        rows_from: `SlotTable.rows_from` when it was started.
         ready: it was.
         hung: why it is given up, though it lives, as the rest of a sentence; empty where it is not.
         registered: its lease and what it said, as the store has it; None: the store has nothing of it.
@@ -48,6 +50,7 @@ class ServerProcess:
 
     def __post_init__(self) -> None:
         self.incarnation = secrets.token_hex(8)
+        self.rows_from = 0
         self.ready = False
         self.hung = ""
         self.registered: tuple[int, RunningServer] | None = None
@@ -71,7 +74,7 @@ class ServerProcess:
 
     async def start(self, orders: ServerOrders, python: Sequence[str], environment: Mapping[str, str]) -> None:
         """Raises StartFailed, with words."""
-        self._told = orders
+        self._told, self.rows_from = orders, orders.table.rows_from
         service = Service(f"server {self.number}", self._arguments, "job")
         await self._services.enter((service,), encode(orders) + b"\n", python, environment)
         self._looking = asyncio.create_task(self._wait_until_ready(), name=f"server {self.number} is ready")
@@ -97,7 +100,8 @@ class ServerProcess:
             self.ready, self._heard_at = True, self._now()
             self._looking.cancel()
             self._looking = asyncio.create_task(self._notice_silence(local), name=f"server {self.number} answers")
-        return RunningServer(self.number, self.incarnation, node, local, "" if remote == "-" else remote, joined, saved)
+        remote = "" if remote == "-" else remote
+        return RunningServer(self.number, self.incarnation, node, local, remote, joined, saved, self.rows_from)
 
     def describe(self) -> ServerReport:
         """How it is now; whose slots it has, others know."""

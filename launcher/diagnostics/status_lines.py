@@ -35,6 +35,8 @@ def lines(status: Status) -> Iterator[str]:
         yield f"  steps: {steps_words(status.steps)}"
     for each in status.datasets:
         left = "" if each.seconds_left is None else f", about {_span(each.seconds_left)} left"
+        if each.lag is not None:
+            left = f", {each.lag} offsets behind" + (f", {each.lost} lost" if each.lost else "")
         yield f"  data {visible(each.name)}: {each.done} of {each.shards} shards done, {each.leased} leased{left}"
     yield from server_lines(status.parameter_servers)
     for found in status.diagnosis:

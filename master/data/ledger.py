@@ -61,6 +61,24 @@ NO_PACE = 5.0
 """Seconds that stand for the mean while no shard has been done under this master."""
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class OffsetRange:
+    """Of a stream: the offsets of `partition` from `first` to the one before `stop`; there may be gaps among them."""
+
+    partition: str
+    first: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class StreamTerms:
+    """How a stream is used; see `elastic_run.data.stream`."""
+
+    follow: bool = True
+    start: Literal["earliest", "latest"] = "earliest"
+    lost: Literal["fail", "skip"] = "fail"
+
+
 @dataclass(frozen=True, slots=True)
 class Dataset:
     """What a script declares; equal on every rank.
@@ -75,6 +93,7 @@ class Dataset:
         tracking: whose word counts.
         files: a digest of the files' names and lengths; empty where there are none.
         alone: no shard is leased to a second worker, whose work would count: its gradients go to servers.
+        stream: it has no end, or one that is not known yet, and a ledger of its own: `stream_ledger.py`.
     """
 
     name: str
@@ -87,6 +106,7 @@ class Dataset:
     tracking: Tracking = "checkpoint"
     files: str = ""
     alone: bool = False
+    stream: StreamTerms | None = None
 
     @property
     def total(self) -> int:
@@ -102,27 +122,33 @@ class Piece:
         shard_index: of which.
         offset: records of it, from its beginning, that are done.
         returned: how often a lost worker was at it.
+        offsets: what the shard is, of a stream; `offset` counts in them then.
     """
 
     shard_index: int
     offset: int = 0
     returned: int = 0
+    offsets: OffsetRange | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """What a model has not been trained on yet: every shard from `frontier` on, and `todo` before it, in order."""
+    """What a model has not been trained on: every shard from `frontier` on (or `partitions`), and `todo` before it."""
 
     frontier: int = 0
     todo: tuple[Piece, ...] = ()
+    partitions: tuple[OffsetRange, ...] = ()
+    leased: int = 0
+    lost: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A worker has done `offset` records of the shard `shard_index`, counted from the shard's beginning, or DONE."""
+    """A worker has done the first `offset` records of a shard, or DONE; of a stream, `lost` offsets of it were gone."""
 
     shard_index: int
     offset: int = DONE
+    lost: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +169,7 @@ class Request:
         wants: leases wanted at most; 0: none.
         cut: 1 for the first cut in this round, and so on.
         step: what the script calls the cut, compared between ranks.
+        known: of a stream, the offsets that each partition has now.
     """
 
     kind: Literal["open", "exchange", "cut"]
@@ -159,6 +186,7 @@ class Request:
     wants: int = 0
     cut: int = 0
     step: int = 0
+    known: tuple[OffsetRange, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +251,7 @@ class State:
         cut: the last one.
         run: of which run of the job (`Header.run`) `round` is; kept as it is here.
         ends: how often leases came back within a round, because their worker had ended.
+        partitions, leased, lost: see `stream_ledger.py`.
     """
 
     version: int
@@ -238,6 +267,9 @@ class State:
     cut: Position | None = None
     run: str = ""
     ends: int = 0
+    partitions: tuple[OffsetRange, ...] = ()
+    leased: int = 0
+    lost: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,6 +282,7 @@ class Progress:
         done, leased: how many of them are done, and how many workers have; the others wait.
         seconds_left: until all are done, at the pace of the workers that have leases; None where that is not known.
         records: that are done in all epochs; where files differ in length, as many as they have in the mean.
+        lag, lost: offsets of a stream that are known and not done; those that were gone before anybody had read them.
     """
 
     name: str
@@ -259,6 +292,8 @@ class Progress:
     leased: int
     seconds_left: float | None = None
     records: int = 0
+    lag: int | None = None
+    lost: int = 0
 
 
 @dataclass(slots=True)
@@ -303,7 +338,7 @@ class Ledger:
 
     def __init__(self, state: State, now: float) -> None:
         self._state = state
-        self._frontier = state.frontier
+        self._frontier: int = state.frontier
         self._returned = sorted(state.returned)
         self._workers: dict[int, dict[int, _Worker]] = {}  # by rank and part
         self._twice: set[int] = set()  # shards that two ranks have
@@ -364,9 +399,7 @@ class Ledger:
         rest = {piece.shard_index: piece for piece in self._returned}
         for worker in self._all:
             rest.update(worker.leases)
-        return Position(
-            self._frontier, tuple(Piece(shard_index, rest[shard_index].offset) for shard_index in sorted(rest))
-        )
+        return Position(self._frontier, tuple(replace(rest[shard_index], returned=0) for shard_index in sorted(rest)))
 
     @property
     def progress(self) -> Progress:
@@ -487,17 +520,9 @@ class Ledger:
 
     def why(self, request: Request) -> str:
         """In words, what a request waits for that `answer` gave None for."""
-        name = self.dataset.name
-        if request.kind == "open":
-            return (
-                f"dataset {name!r} starts when every rank has opened it; still missing: {named(self.missing(request))}"
-            )
-        if request.kind == "cut":
-            return (
-                f"state_dict() of {name!r} is one position for all ranks, so every rank must call it; "
-                f"still missing: {named(self.missing(request))}"
-            )
-        return f"every shard of {name!r} is done or leased to another worker: waiting until those are done or returned"
+        from .ledger_words import describe_wait  # here, because few jobs lease data
+
+        return describe_wait(request, self.missing(request))
 
     def due(self, now: float) -> float | None:
         """When a waiting exchange may be answered without any change; None: never. In seconds on the caller's clock."""
@@ -509,12 +534,14 @@ class Ledger:
     # -- opening --------------------------------------------------------------------------------------------------
 
     def _open(self, request: Request) -> Answer | None:
+        from .ledger_words import describe_declarations, describe_positions  # as above
+
         assert request.dataset is not None, "checked where requests are read"
         if self.dataset.tracking == request.dataset.tracking == "checkpoint" and not (
             self._state.begun or self._opened
         ):
             self._state = replace(self._state, dataset=request.dataset)  # the script may be another than last round
-        if difference := _difference(request.dataset, self.dataset):
+        if difference := describe_declarations(request.dataset, self.dataset):
             advice = "its records were distributed like that before: keep it, or give the new dataset another name"
             if self.dataset.tracking == "checkpoint":
                 advice = "declare it alike on every rank"
@@ -531,7 +558,7 @@ class Ledger:
         self._opened[request.rank] = request
         if len(self._opened) < request.world:
             return None
-        if text := _positions(self._opened):
+        if text := describe_positions(self._opened):
             return Answer("refused", f"the ranks would not train on the same data of {self.dataset.name!r}: {text}")
         self._begin(request.restored)
         return Answer()
@@ -540,9 +567,7 @@ class Ledger:
         origin = restored or Position()
         total = self.dataset.total
         self._frontier = min(origin.frontier, total)
-        self._returned = sorted(
-            Piece(piece.shard_index, piece.offset) for piece in origin.todo if piece.shard_index < total
-        )
+        self._returned = sorted(replace(piece, returned=0) for piece in origin.todo if piece.shard_index < total)
         self._state = replace(self._state, begun=True, origin=restored)
         self._opened = {}
         self.changed, self._end_known = True, None
@@ -698,38 +723,13 @@ def fresh(dataset: Dataset) -> State:
     return State(VERSION, dataset)
 
 
-def _difference(here: Dataset, there: Dataset) -> str:
-    """What differs, as `size is 10 and not 12`; empty where nothing does."""
-    names = ("size", "shard_size", "epochs", "shuffle", "seed", "tracking")
-    found = [
-        f"{name} is {getattr(here, name)!r} and not {getattr(there, name)!r}"
-        for name in names
-        if getattr(here, name) != getattr(there, name)
-    ]
-    if here.files != there.files:
-        found.append("the list of files is another one")
-    if here.alone != there.alone:
-        found.append("a table on servers is declared before it on some ranks only, or was in an earlier run only")
-    elif not found and here.shards != there.shards:
-        found.append(f"it has {here.shards} shards and not {there.shards}")
-    return ", ".join(found)
+def ledger_of(state: State, now: float) -> Ledger:
+    """The ledger of a dataset or of a stream; see `Ledger`."""
+    if state.dataset.stream is None:
+        return Ledger(state, now)
+    from .stream_ledger import StreamLedger  # here, because few jobs have one
 
-
-def _positions(opened: Mapping[int, Request]) -> str:
-    """How the ranks' restored positions differ, in words; empty where they do not."""
-    groups: dict[Position | None, list[int]] = {}
-    for rank, request in sorted(opened.items()):
-        groups.setdefault(request.restored, []).append(rank)
-    if len(groups) == 1:
-        return ""
-    words: list[str] = []
-    for position, ranks in groups.items():
-        who = f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks[:8]))}"
-        what = "nothing"
-        if position is not None:
-            what = f"a position with {position.frontier} shards started and {len(position.todo)} of them not done"
-        words.append(f"{who} restored {what}")
-    return f"{'; '.join(words)}. Load the same checkpoint on every rank, or no checkpoint on any rank"
+    return StreamLedger(state, now)
 
 
 def named(ranks: Sequence[int]) -> str:

@@ -21,7 +21,7 @@ from ...rendezvous.rpc.envelope import Caller
 from ...rendezvous.store.contract import MAX_OPERATIONS, MAX_VALUE_BYTES, Compare, KeyValue, Put, Store
 from ...rendezvous.store.limits import MAX_REQUEST_BYTES
 from ...rendezvous.store.waits import Waits
-from .ledger import Answer, Ledger, Progress, Request, State, Tracking, fresh, named
+from .ledger import Answer, Ledger, Progress, Request, State, Tracking, fresh, ledger_of, named
 from .left_shards import describe_left
 from .stored_ledger import BadState, read, written
 
@@ -51,6 +51,7 @@ class Current:
         incarnations: of its nodes.
         ranks: of each of them, by incarnation; a node that is not there may ask for any.
         since: for which round, by incarnation, the workers were started that continue in this one, at the earliest.
+        rows_from: `Header.rows_from`.
     """
 
     run: str
@@ -60,6 +61,7 @@ class Current:
     incarnations: frozenset[str]
     ranks: Mapping[str, range] = field(default_factory=dict[str, range])
     since: Mapping[str, int] = field(default_factory=dict[str, int])
+    rows_from: int = 0
 
     def earliest(self, incarnation: str) -> int:
         """For which round the workers of a node were started, at the earliest."""
@@ -316,6 +318,10 @@ class Ledgers:
             ledger = entries[name].ledger if name in entries else None
             if ledger and ledger.round < current.round:
                 before = _often(ledger)
+                if ledger.dataset.alone and ledger.round < current.rows_from:
+                    # As in a run that begins anew: servers know what is in their rows, and workers pass that over.
+                    begun = replace(fresh(ledger.dataset), run=current.run, ends=ledger.state.ends)
+                    ledger = entries[name].ledger = Ledger(begun, self._now())
                 ledger.turn(current.round, since)
                 self._say_often(ledger, before)
                 turned.add(name)
@@ -337,7 +343,7 @@ class Ledgers:
                 if entry is None or entry.key != key:
                     entry = entries[name] = _Entry(key)
                 assert entry is not None
-                ledger = entry.ledger = Ledger(replace(fresh(request.dataset), run=current.run), now)
+                ledger = entry.ledger = ledger_of(replace(fresh(request.dataset), run=current.run), now)
                 ledger.turn(current.round)
             elif ledger.dataset.tracking != request.dataset.tracking:
                 return Answer(
@@ -393,10 +399,10 @@ class Ledgers:
             )
             return
         if state.run == run:
-            entry.ledger = Ledger(state, self._now())
+            entry.ledger = ledger_of(state, self._now())
         elif state.dataset.tracking == "ack" and not state.dataset.alone:  # tables end with their run
             # Rounds of another run are numbered by themselves: nobody of that run has anything any more.
-            entry.ledger = ledger = Ledger(replace(state, run=run), self._now())
+            entry.ledger = ledger = ledger_of(replace(state, run=run), self._now())
             before = _often(ledger)
             ledger.turn(0)
             self._say_often(ledger, before)

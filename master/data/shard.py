@@ -114,10 +114,10 @@ class Layout:
     def __init__(
         self, name: str, size: int | Files, shard_size: int, *, epochs: int = 1, shuffle: bool = True, seed: int = 0
     ) -> None:
-        _check_name(name)
-        _whole("shard_size", shard_size, 1, "records in a shard")
-        _whole("epochs", epochs, 1, "how often each record is used")
-        _whole("seed", seed, -(2**63), "as seeds go", most=2**63 - 1)
+        check_name(name)
+        check_whole("shard_size", shard_size, 1, "records in a shard")
+        check_whole("epochs", epochs, 1, "how often each record is used")
+        check_whole("seed", seed, -(2**63), "as seeds go", most=2**63 - 1)
         if not isinstance(shuffle, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  # scripts are not typed
             raise TypeError(f"shuffle={shuffle!r} must be True or False; give a generator as `seed`")
         self.name = name
@@ -127,7 +127,7 @@ class Layout:
         self.seed = seed
         self._names: tuple[str, ...] = ("",)
         if isinstance(size, int):
-            _whole("size", size, 1, "records; an empty dataset has nothing to lease")
+            check_whole("size", size, 1, "records; an empty dataset has nothing to lease")
             self._counts: tuple[int, ...] = (size,)
             self.files = ""
         else:
@@ -163,6 +163,10 @@ class Layout:
             tracking,
             self.files,
         )
+
+    def span_of(self, piece: Piece) -> Span:
+        """The records of a shard of which a piece is leased."""
+        return self.span(piece.shard_index)
 
     def span(self, shard_index: int) -> Span:
         """The records of the shard with that index, of any epoch."""
@@ -201,34 +205,15 @@ class Layout:
 
     def restored(self, state: Mapping[str, object]) -> Position:
         """The position that `state` says; its number of epochs does not matter. Raises BadShardsState."""
-        if not isinstance(state, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # scripts are not typed
-            raise BadShardsState(
-                f"the checkpoint's state of dataset {self.name!r} is {state!r}, and not a result of `state_dict()`"
-            )
-        version = state.get("version")
-        if version != POSITION_VERSION:
-            raise BadShardsState(
-                f"the checkpoint's state of dataset {self.name!r} has version {version!r}, and this elastic-run reads "
-                f"{POSITION_VERSION}: load a result of `state_dict()`, with the same or a newer version of elastic-run"
-            )
-        here = {
+        here: dict[str, object] = {
             "name": self.name,
             "size": self.size,
             "shard_size": self.shard_size,
             "files": self.files,
             "shuffle": self.shuffle,
-            "seed": self.seed,
+            **({"seed": self.seed} if self.shuffle else {}),
         }
-        for name, value in here.items():
-            found = state.get(name)
-            if type(found) is not type(value):
-                raise BadShardsState(f"the checkpoint's state of dataset {self.name!r} is damaged: {name} is {found!r}")
-            if found != value and (name != "seed" or self.shuffle):
-                what = "has other files" if name == "files" else f"has {name}={found!r}, and this one {name}={value!r}"
-                raise BadShardsState(
-                    f"the checkpoint is of another dataset or order: its dataset {state.get('name')!r} {what}; give "
-                    "shards() the same arguments, or start without that checkpoint"
-                )
+        check_saved(self.name, state, here)
         return self._position(state.get("frontier"), state.get("todo"))
 
     def _position(self, frontier: object, todo: object) -> Position:
@@ -263,6 +248,29 @@ class Layout:
         return order
 
 
+def check_saved(name: str, state: Mapping[str, object], here: Mapping[str, object]) -> None:
+    """Raises BadShardsState where `state` is no result of `state_dict()`, or of other data than `here` says."""
+    what = f"the checkpoint's state of dataset {name!r}"
+    if not isinstance(state, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # scripts are not typed
+        raise BadShardsState(f"{what} is {state!r}, and not a result of `state_dict()`")
+    version = state.get("version")
+    if version != POSITION_VERSION:
+        raise BadShardsState(
+            f"{what} has version {version!r}, and this elastic-run reads {POSITION_VERSION}: load a result of "
+            "`state_dict()`, with the same or a newer version of elastic-run"
+        )
+    for field, value in here.items():
+        found = state.get(field)
+        if type(found) is not type(value):
+            raise BadShardsState(f"{what} is damaged: {field} is {found!r}")
+        if found != value:
+            other = "has other files" if field == "files" else f"has {field}={found!r}, and this one {field}={value!r}"
+            raise BadShardsState(
+                f"the checkpoint is of another dataset or order: its dataset {state.get('name')!r} {other}; give "
+                "shards() the same arguments, or start without that checkpoint"
+            )
+
+
 def inner_key(seed: int, epoch: int, number: int, name: str) -> bytes:
     """What makes the order of the records of one shard in one epoch its own."""
     return f"elastic-run shard 1 {seed} {epoch} {number} {name}".encode()
@@ -283,7 +291,7 @@ def _files(given: Files) -> tuple[tuple[str, ...], tuple[int, ...]]:
             raise TypeError(f"the file {name!r} must be a string or a path")
         if not name:
             raise BadDataset("size lists a file without a name: give each its path")
-        _whole(f"the records of file {name!r}", pair[1], 0, "records")
+        check_whole(f"the records of file {name!r}", pair[1], 0, "records")
         names.append(name)
         counts.append(pair[1])
     if not names:
@@ -315,14 +323,14 @@ def unfit_name(name: str) -> str:
     return ""
 
 
-def _check_name(name: object) -> None:
+def check_name(name: object) -> None:
     if not isinstance(name, str):
         raise TypeError(f"the dataset's name {name!r} must be a text")
     if wrong := unfit_name(name):
         raise BadDataset(wrong)
 
 
-def _whole(name: str, value: object, least: int, what: str, most: int = LARGEST) -> None:
+def check_whole(name: str, value: object, least: int, what: str, most: int = LARGEST) -> None:
     if not isinstance(value, int) or isinstance(value, bool):
         raise TypeError(f"{name}={value!r} must be a whole number: {what}")
     if not least <= value <= most:

@@ -44,11 +44,19 @@ def _packed(value: object) -> object:
         pieces[0].shard_index,
         *(piece.shard_index - before.shard_index for before, piece in pairwise(pieces)),
     ]
-    packed = {"indices": shard_indices}
+    packed: dict[str, object] = {"indices": shard_indices}
     if offsets := [number for i, piece in enumerate(pieces) if piece.offset for number in (i, piece.offset)]:
         packed["offsets"] = offsets
     if returned := [number for i, piece in enumerate(pieces) if piece.returned for number in (i, piece.returned)]:
         packed["returned"] = returned
+    if names := sorted({piece.offsets.partition for piece in pieces if piece.offsets}):
+        packed["partitions"] = names
+        packed["ranges"] = [
+            number
+            for i, piece in enumerate(pieces)
+            if (known := piece.offsets)
+            for number in (i, names.index(known.partition), known.first, known.stop - known.first)
+        ]
     return packed
 
 
@@ -64,8 +72,25 @@ def _unpacked(raw: object) -> object:
             if not 0 <= index < len(into):
                 raise Malformed(f"{name}: there is no piece {index}")
             into[index] = number
-    rows = zip(shard_indices, offsets, returned, strict=True)
-    return [{"shard_index": shard_index, "offset": offset, "returned": times} for shard_index, offset, times in rows]
+    rows: list[dict[str, object]] = [
+        {"shard_index": shard_index, "offset": offset, "returned": times}
+        for shard_index, offset, times in zip(shard_indices, offsets, returned, strict=True)
+    ]
+    if "ranges" in packed:
+        _unpack_ranges(rows, packed["ranges"], packed.get("partitions"))
+    return rows
+
+
+def _unpack_ranges(rows: Sequence[dict[str, object]], ranges: object, partitions: object) -> None:
+    """Says in each row which offsets the piece is. Raises Malformed."""
+    numbers = _numbers(ranges)
+    names = cast(list[object], partitions) if isinstance(partitions, list) else []
+    if len(numbers) % 4:
+        raise Malformed("ranges: expected four numbers for each")
+    for i, name, first, length in zip(*(numbers[place::4] for place in range(4)), strict=True):
+        if not (0 <= i < len(rows) and 0 <= name < len(names)):
+            raise Malformed(f"ranges: there is no piece {i}, or no partition {name}")
+        rows[i]["offsets"] = {"partition": names[name], "first": first, "stop": first + length}
 
 
 def _numbers(raw: object) -> list[int]:

@@ -392,6 +392,8 @@ class Controller:
 
     def _publish(self, decision: Open | Suspend | Finish, reason: Reason) -> None:
         charge = self._faults.charge(decision, self.round, self._now)
+        if charge.goes_back and isinstance(decision, Open):
+            decision = Open(decision.nodes, decision.cause, decision.node_workers)  # no worker goes on
         wanted = self._publication.prepare(decision, reason, charge, self.round, self._mismatches.fingerprint)
         self._do(dataclasses.replace(wanted, header=self._training.headed(wanted.header, self._now)))
 

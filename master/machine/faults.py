@@ -27,12 +27,14 @@ class Charge:
         tally: what has happened; of the end of a job, all of it, else without `incident`.
         incident: why it is decided, where one is the reason.
         begun: since when there was a reason for it (the master's clock).
+        goes_back: the job goes back to a checkpoint of what its servers held.
     """
 
     tally: Tally
     incident: Incident | None
     max_restarts: int
     begun: float
+    goes_back: bool = False
 
 
 class Faults:
@@ -146,7 +148,8 @@ class Faults:
                 if round.running:  # a suspension has published its cause already
                     because = self.log.verdict(round.number)
         began, at = self._began
-        return Charge(tally, because, self.max_restarts, at if began == round.number else now)
+        goes_back = round.running and self.log.goes_back(round.number)
+        return Charge(tally, because, self.max_restarts, at if began == round.number else now, goes_back)
 
     def list_incidents(self, now: float) -> tuple[status.Incident, ...]:
         """The newest, for the job's status."""

@@ -15,7 +15,8 @@ cause, and is charged to one budget:
     end is the root cause: the others still needed it;
   - a node that could not start its workers (a port was taken), or whose process group broke though nobody was lost, is
     charged to nobody, within reason;
-  - where a node says that what the job's servers held is lost, the job ends at once;
+  - where a node says that what the job's servers held is lost, the job ends at once; where it can go back to a
+    checkpoint of that, it is a failure, whatever else has ended;
   - where only workers of optional roles failed (`Role.optional`), a budget of their own is charged. It ends no job.
 
 A failure that no restart can change (a missing module, a syntax error, a wrong argument) ends the job at once, and any
@@ -42,7 +43,7 @@ from ...rendezvous.base.frozen import dataclass
 from ...rendezvous.base.plural import ranks
 from ...rendezvous.header import Header, Incident, Tally
 from ...rendezvous.member import MAX_EXITS, Exit
-from ...rendezvous.node_reasons import NodeReason, ServersLost, Unfit
+from ...rendezvous.node_reasons import NodeReason, ReturnWanted, ServersLost, Unfit
 from ...rendezvous.reasons import (
     FaultReason,
     Nodes,
@@ -230,6 +231,9 @@ class Gathering:
         for node, what in self._problems:
             if isinstance(what, ServersLost):  # whatever workers and nodes died of then
                 return Incident(number, "problem", reasons.NodeFailed(node, what), node=node)
+        for node, what in self._problems:
+            if isinstance(what, ReturnWanted):
+                return Incident(number, "failure", what, node=node)
         if self._lost:
             return Incident(number, "lost", reasons.NodesLost(Notes.of(self._lost)), node=next(iter(self._lost))[0])
         if self._left:

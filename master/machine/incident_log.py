@@ -13,6 +13,7 @@ import math
 from dataclasses import dataclass
 
 from ...rendezvous.header import Incident, Tally
+from ...rendezvous.node_reasons import ReturnWanted
 from ...rendezvous.round import Fault, Round
 from .incident import (
     ALIKE_SECONDS,
@@ -121,6 +122,11 @@ class IncidentLog:
         outcome, reason = end or (None, incident.reason)
         complete = case.evidence.all_failed(workers) and not case.evidence.outside
         return Fault(reason, incident.cause, outcome, case.since + GATHER * (not complete), root_by, alike_by)
+
+    def goes_back(self, number: int) -> bool:
+        """Whether round `number` ends because the job is to go back to a checkpoint."""
+        incident = self.verdict(number)
+        return incident is not None and isinstance(incident.reason, ReturnWanted)
 
     def settled(self) -> Tally:
         """The tally with the incident that opened the current round."""

@@ -72,6 +72,7 @@ class Publication:
             incident=charge.incident,
             restart_count=incident.count_restarts(charge.tally, counted, base),
             max_restarts=charge.max_restarts,
+            rows_from=current.number + 1 if charge.goes_back else base.rows_from,
         )
         match decision:
             case Open():

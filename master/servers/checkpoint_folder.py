@@ -58,6 +58,10 @@ class CheckpointFolder:
         whole = max((version for version, _, suffix in self._find_all() if suffix), default=0)
         return whole, max((version for version, _, _ in self._find_all()), default=0)
 
+    def find_time(self, version: int) -> float:
+        """When that one was whole, in seconds since 1970 by the folder's clock; 0: it is none."""
+        return self._manifest(version).stat().st_mtime if version else 0.0
+
     def read_parts(self, version: int) -> list[Path]:
         """Those of a whole checkpoint. Raises Malformed as well."""
         manifest = decode(CheckpointManifest, self._manifest(version).read_bytes())

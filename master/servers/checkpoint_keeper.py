@@ -1,6 +1,7 @@
 """Orders checkpoints of the tables, and finishes those that all servers have written. Nothing waits for it."""
 
 import asyncio
+import time
 from collections.abc import Callable, Collection
 
 from ...rendezvous.base.cancel import cancel
@@ -51,12 +52,14 @@ class CheckpointKeeper:
         self._tried = 0  # the last that all servers had written
         self._late = 0  # the last that they had not in time
         self.newest = self.largest = 0
+        self._whole_at = 0.0  # when the newest was, seconds since 1970
 
     async def read_folder(self) -> None:
         """What there is of earlier runs; as long as that cannot be read, the job's tables do not begin."""
         while True:
             try:
                 self.newest, self.largest = await self._ask_folder(self._folder.list_versions)
+                self._whole_at = await self._ask_folder(lambda: self._folder.find_time(self.newest))
             except OSError as error:
                 self._complain(f"{error}: trying again")
                 await asyncio.sleep(READ_SECONDS)
@@ -86,6 +89,11 @@ class CheckpointKeeper:
             manifest = CheckpointManifest(table.version, parts)
             self._task = asyncio.create_task(self._write(manifest), name=f"checkpoint {table.version}")
 
+    def describe_return(self) -> str:
+        """That the job goes back to the newest, for people."""
+        age = max(0.0, time.time() - self._whole_at)
+        return f"the whole job goes back to checkpoint {self.newest} of its tables, which was whole {age:.0f} s ago"
+
     @property
     def until(self) -> float | None:
         """When to look again, if nothing changes."""
@@ -105,7 +113,7 @@ class CheckpointKeeper:
     async def _write(self, manifest: CheckpointManifest) -> None:
         try:
             await self._ask_folder(lambda: self._folder.complete_checkpoint(manifest))
-            self.newest = manifest.version
+            self.newest, self._whole_at = manifest.version, time.time()
         except OSError as error:
             self._complain(str(error))
         finally:

@@ -10,6 +10,8 @@ leader was. It takes one step; where the table that it returns is another one, i
                                     replicas it is the primary
     nothing is joining              balance: a primary changes places with its backup, which needs no copy; and for
                                     some slots another server is joining
+    all holders of a slot have gone the job ends; or where a checkpoint is whole no slot has any holder, until a round
+                                    is opened that goes back to it: then servers that were started for that begin
 
 Nobody becomes a primary beside a backup that may have missed what it has, but for the two that change places: a push
 may be on its way between them, and the new primary tells the old one whether it came.
@@ -51,6 +53,8 @@ def plan_slots(
     nodes: Collection[str],
     wanted: ServersWanted,
     awaited: Collection[str] = (),
+    checkpoint: int = 0,
+    rows_from: int = 0,
 ) -> SlotTable:
     """The next table; the same object where nothing is to change.
 
@@ -59,9 +63,14 @@ def plan_slots(
         nodes: names of those that may have servers: they are there and do not leave, or may come back.
         awaited: incarnations of servers that have just gone from `running`, and may come back: a slot that nobody else
             holds is not lost yet.
+        checkpoint: the last that is whole; 0: none is.
+        rows_from: the last round that was opened to go back to one; 0: none was.
     """
+    if table.goes_back and rows_from > table.rows_from:
+        return replace(table, version=table.version + 1, lost="", rows_from=rows_from)
     if table.lost:
         return table
+    running = [each for each in running if each.rows_from == table.rows_from]
     kept, surplus = plan_places(table, running, nodes, wanted)
     plan = _NextTable(table, running, kept, surplus, nodes, wanted, awaited)
     if not table.primary:
@@ -69,11 +78,19 @@ def plan_slots(
     else:
         plan.end_copies()
         if lost := plan.drop_gone():
-            return replace(table, version=table.version + 1, lost=lost)
+            return lose_rows(table, lost, checkpoint)
         plan.begin_backups()
         plan.balance()
     planned = plan.as_table()
     return table if planned == table else replace(planned, version=table.version + 1)
+
+
+def lose_rows(table: SlotTable, why: str, checkpoint: int) -> SlotTable:
+    """The table once rows of some slot are lost: the job ends, or goes back to that checkpoint as a whole."""
+    lost = replace(table, version=table.version + 1, lost=why)
+    if not checkpoint:
+        return lost
+    return replace(lost, restore=checkpoint, servers=(), primary=(), backup=(), joining=())
 
 
 def plan_places(
@@ -162,6 +179,7 @@ class _NextTable:
             joining=tuple(index[at] for at in self._joining),
             checkpoint=self._table.checkpoint,
             restore=self._table.restore,
+            rows_from=self._table.rows_from,
         )
 
     def split_slots(self) -> None:

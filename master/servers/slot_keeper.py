@@ -17,6 +17,7 @@ from ...rendezvous.base.cancel import cancel
 from ...rendezvous.base.errors import Deposed
 from ...rendezvous.base.frozen import replace
 from ...rendezvous.election import Leadership
+from ...rendezvous.header import Header
 from ...rendezvous.keys import Keys
 from ...rendezvous.member import DEPARTING, Member
 from ...rendezvous.store.contract import Compare, KeyValue, Put, Store
@@ -104,7 +105,8 @@ class _TableOfLeader:
         self._revision = 0  # the mod revision of the table in the store
         self._written_at = 0  # the store's, when that was seen
         self._away_nodes, self._away_servers = Absences(patience), Absences(patience)
-        self._unread = 3
+        self._rows_from = 0  # of the header
+        self._unread = 4
         self._changed = asyncio.Event()
         self._now = asyncio.get_running_loop().time
         self._checkpoints = CheckpointKeeper(*checkpoints, say, self._changed.set) if checkpoints else None
@@ -118,6 +120,7 @@ class _TableOfLeader:
             (self._keys.nodes, self._see_node),
             (self._keys.servers, self._see_server),
             (self._keys.slots, self._see_table),
+            (self._keys.round, self._see_header),
         )
         tasks = [asyncio.create_task(self._follow(prefix, see), name=f"slots: {prefix}") for prefix, see in followed]
         try:
@@ -191,6 +194,12 @@ class _TableOfLeader:
             self._servers[key] = decode_or_none(RunningServer, found.value)
         self._changed.set()
 
+    def _see_header(self, _: str, found: KeyValue | None, __: int) -> None:
+        header = decode_or_none(Header, found.value) if found else None
+        if header and header.rows_from != self._rows_from:
+            self._rows_from = header.rows_from
+            self._changed.set()
+
     def _see_table(self, _: str, found: KeyValue | None, revision: int) -> None:
         """Takes the table over, unless this very leader has written a newer one since."""
         if revision <= self._written_at:
@@ -212,12 +221,13 @@ class _TableOfLeader:
         nodes |= self._away_nodes.list_awaited(places, self._nodes, now)
         held = [each.incarnation for each in before.servers]
         awaited = self._away_servers.list_awaited(held, {each.incarnation for each in running}, now)
-        after = plan_slots(before, running, nodes, self._wanted, awaited)
+        newest = self._checkpoints.newest if self._checkpoints else 0
+        after = plan_slots(before, running, nodes, self._wanted, awaited, newest, self._rows_from)
         if self._checkpoints:
             if after is before:
                 after = self._checkpoints.order_checkpoint(before, running)
-            elif after.lost and self._checkpoints.newest:
-                after = replace(after, lost=f"{after.lost}: the same command begins again with the last checkpoint")
+            elif after.goes_back:
+                after = replace(after, lost=f"{after.lost}: {self._checkpoints.describe_return()}")
         if after is before:
             return False
         value = encode(after)
@@ -246,10 +256,11 @@ def describe_change(before: SlotTable, after: SlotTable, running: Iterable[Runni
     """What a person should know of it, in lines (pure)."""
     lives = {each.incarnation for each in running}
     if after.restore and after.primary and not before.primary:
-        yield f"tables begin with checkpoint {after.restore} of an earlier run of this job"
-    for at, each in enumerate(before.servers):
+        again = "again with checkpoint {0}" if after.rows_from else "with checkpoint {0} of an earlier run of this job"
+        yield f"tables begin {again.format(after.restore)}"
+    for at, each in enumerate(() if after.goes_back else before.servers):
         gone = each.incarnation not in lives and after.index_of(each.incarnation) == NOBODY
         if gone and (at in before.primary or at in before.backup):
             yield f"parameter server {each.number} on node {each.node} has gone: others go on with its rows"
-    if NOBODY in before.backup and NOBODY not in after.backup:
+    if NOBODY in before.backup and after.backup and NOBODY not in after.backup:
         yield "all rows on parameter servers have a second copy"

@@ -52,6 +52,7 @@ class RunningServer:
         remote: `host:port` for those of other machines; empty where the job has one node.
         joined: the version of a table all of whose copies from this server are whole.
         saved: the last checkpoint of which it has written its part.
+        rows_from: `SlotTable.rows_from` when it was started: of other rows it knows nothing.
     """
 
     number: Number
@@ -61,6 +62,7 @@ class RunningServer:
     remote: Address = ""
     joined: Number = 0
     saved: Number = 0
+    rows_from: Number = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +74,10 @@ class SlotTable:
         places: where servers are wanted.
         servers: those that hold something, or may be asked to.
         primary, backup, joining: by slot.
-        lost: why the rows of some slot are in no server any more, in words; empty: they are.
+        lost: why the rows of some slot are in no server any more, in words; empty: they are. See `goes_back`.
         checkpoint: the version in which one was ordered last: who reads that version writes its part.
-        restore: the checkpoint of an earlier run with which the rows of this one begin; 0: with none.
+        restore: the checkpoint with which the rows begin; 0: with none.
+        rows_from: the round that was opened when the job went back to it (`Header.rows_from`); 0: the run began so.
     """
 
     version: Number = 0
@@ -86,6 +89,12 @@ class SlotTable:
     lost: Words = ""
     checkpoint: Number = 0
     restore: Number = 0
+    rows_from: Number = 0
+
+    @property
+    def goes_back(self) -> bool:
+        """Rows are lost, and the whole job is to go back to checkpoint `restore`: it has no slots until then."""
+        return bool(self.lost and self.restore) and not self.primary
 
     @property
     def serves(self) -> bool:

@@ -1,4 +1,4 @@
-"""Leased data: shards of a dataset, of which each rank asks for as many as it can do, and files of records.
+"""Leased data: shards of a dataset, of which each rank asks for as many as it can do; files of records; streams.
 
     for shard in elastic_run.data.shards("train", 1_000_000, shard_size=1000, epochs=3):
         for index in shard.indices:
@@ -11,6 +11,12 @@
         ...
         shard.done()
 
+    events = elastic_run.data.stream("events", elastic_run.data.LineFiles("arriving/"), shard_size=1 << 20)
+    for shard in events:
+        for record in shard.records:
+            ...
+        shard.done()
+
 No framework is needed. For batches of PyTorch see `elastic_run.torch`.
 """
 
@@ -19,10 +25,16 @@ from .adapters.readers.contract import BadRow, Columns, RecordReader
 from .adapters.readers.opened import RecordFiles, RecordShard, RecordShards
 from .adapters.readers.opened import open_files as open
 from .adapters.readers.query import open_query as query
+from .adapters.streams.contract import StreamRecord, StreamSource
+from .adapters.streams.kafka import KafkaTopic
+from .adapters.streams.line_files import LineFiles
+from .adapters.streams.stream_shards import StreamShard, StreamShards, stream
 
 __all__ = [
     "BadRow",
     "Columns",
+    "KafkaTopic",
+    "LineFiles",
     "Part",
     "RecordFiles",
     "RecordReader",
@@ -30,9 +42,14 @@ __all__ = [
     "RecordShards",
     "Shard",
     "Shards",
+    "StreamRecord",
+    "StreamShard",
+    "StreamShards",
+    "StreamSource",
     "open",
     "query",
     "shards",
+    "stream",
 ]
 
 

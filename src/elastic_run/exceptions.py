@@ -14,6 +14,9 @@
     │   ├── ShardsNotDone        (RuntimeError)   some shards are not done; the loop may go on afterwards
     │   ├── ShardsRefused        (RuntimeError)   the ranks contradict each other, or an earlier run of the job
     │   ├── NoLedger       (RuntimeError)   the launcher has no ledger that all ranks could ask
+    │   ├── BadSource      (ValueError)     streams: the source is declared as it cannot be
+    │   ├── SourceAway     (ConnectionError)    streams: the source does not answer now, and is asked again
+    │   ├── OffsetsGone    (RuntimeError)   streams: the source has records no more that were not used
     │   └── RoundOver      (RuntimeError)   the job is in another round, and the launcher ends this worker
     ├── ServersError                        servers: tables of embeddings
     │   ├── TableMisused   (ValueError)     the script declares or uses a table as it cannot be
@@ -52,6 +55,7 @@ from .adapters.features.errors import BadFeatures
 from .adapters.models.errors import BadModel
 from .adapters.readers.errors import BadFiles, BadRecords, FileChanged, ReadersError
 from .adapters.servers.errors import PushRefused, ServerFull, ServerGone, ServersError, TableMisused
+from .adapters.streams.contract import BadSource, OffsetsGone, SourceAway
 from .adapters.torch.errors import ProcessGroupExists, UnsupportedState
 from .launcher.errors import LaunchFailed, UsageError
 from .master.data.lockstep import (
@@ -78,11 +82,13 @@ __all__ = [
     "BadSampler",
     "BadSamplerState",
     "BadShardsState",
+    "BadSource",
     "ElasticRunError",
     "FileChanged",
     "LaunchFailed",
     "NoAgent",
     "NoLedger",
+    "OffsetsGone",
     "ProcessGroupExists",
     "PushRefused",
     "RanksDiffer",
@@ -97,6 +103,7 @@ __all__ = [
     "ShardsMisused",
     "ShardsNotDone",
     "ShardsRefused",
+    "SourceAway",
     "StateLost",
     "TableMisused",
     "UnsupportedState",

@@ -18,7 +18,7 @@ class Applied:
         marks = self.marks.setdefault(str(shard_index), [0, 0])
         return sorted({max(offset, mark) for mark in marks})
 
-    def push(self, dataset: str, shard_index: int, lease: int, begin: int, end: int) -> None:
+    def push(self, dataset: str, shard_index: int, lease: int, begin: int, end: int, *, last: bool) -> None:
         marks = self.marks[str(shard_index)]
         assert begin in marks and not any(begin < mark < end for mark in marks)
         marks[:] = [end if mark == begin else mark for mark in marks]

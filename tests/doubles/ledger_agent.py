@@ -11,7 +11,7 @@ from typing import Any
 from elastic_run.adapters.client.channel import Back, Call
 from elastic_run.adapters.client.context import AGENT, ROUND
 from elastic_run.adapters.client.shards import Shards
-from elastic_run.master.data.ledger import Answer, Ledger, Request, fresh
+from elastic_run.master.data.ledger import Answer, Ledger, Request, fresh, ledger_of
 from elastic_run.master.data.stored_ledger import read, written
 from elastic_run.rendezvous.rpc.envelope import Answered, Asked, packed, unpacked
 from elastic_run.rendezvous.wire.frame import PREFIX
@@ -98,7 +98,7 @@ class Agent:
                 return Back(answer)
             if self.ledger is None:
                 assert request.dataset is not None
-                self.ledger = Ledger(fresh(request.dataset), self.clock)
+                self.ledger = ledger_of(fresh(request.dataset), self.clock)
                 self.ledger.turn(request.round)
             while (answer := self.ledger.answer(request, self.clock)) is None:
                 self.waits.set()

@@ -21,13 +21,15 @@ SURFACE = lists(
     """,
         "elastic_run.compat": "elastic_launch",
         "elastic_run.data": """
-        BadRow Columns Part RecordFiles RecordReader RecordShard RecordShards Shard Shards open shards
+        BadRow Columns KafkaTopic LineFiles Part RecordFiles RecordReader RecordShard RecordShards Shard Shards
+        StreamRecord StreamShard StreamShards StreamSource open shards stream
     """,
         "elastic_run.exceptions": """
         AgentGone AgentTimeout BadCheckpoint BadDataset BadEnvironment BadFeatures BadFiles BadModel BadRecords
-        BadSampler BadSamplerState BadShardsState ElasticRunError FileChanged LaunchFailed NoAgent NoLedger
+        BadSampler BadSamplerState BadShardsState BadSource ElasticRunError FileChanged LaunchFailed NoAgent NoLedger
+        OffsetsGone
         ProcessGroupExists PushRefused RanksDiffer ReadersError RoundOver SamplerError SamplerMisused ServerFull
-        ServerGone ServersError ShardsError ShardsMisused ShardsNotDone ShardsRefused StateLost TableMisused
+        ServerGone ServersError ShardsError ShardsMisused ShardsNotDone ShardsRefused SourceAway StateLost TableMisused
         UnsupportedState UsageError WorldSizeRefused
     """,
         "elastic_run.features": "Category Cross Features FittedFeatures IdSequence Numeric Words",
@@ -55,6 +57,8 @@ MEMBERS = lists(
     """,
         "elastic_run.compat.elastic_launch": "",
         "elastic_run.models.AUC": "compute_area from_values merge to_values",
+        "elastic_run.data.KafkaTopic": "partitions read",
+        "elastic_run.data.LineFiles": "partitions read",
         "elastic_run.data.Part": "",
         "elastic_run.data.BadRow": "position why",
         "elastic_run.data.Columns": "",
@@ -66,6 +70,12 @@ MEMBERS = lists(
         "elastic_run.data.RecordShards": "close flush load_state_dict mark part state_dict",
         "elastic_run.data.Shard": "done epoch file index indices key number offset progress start stop",
         "elastic_run.data.Shards": "close flush load_state_dict mark part state_dict",
+        "elastic_run.data.StreamRecord": "key offset timestamp value",
+        "elastic_run.data.StreamShard": """
+        done epoch file index indices key number offset partition progress records start stop
+    """,
+        "elastic_run.data.StreamShards": "close ended flush load_state_dict mark next_within part state_dict stop",
+        "elastic_run.data.StreamSource": "partitions read",
         "elastic_run.features.Category": "column hash min_count table vocabulary",
         "elastic_run.features.Cross": "columns hash table",
         "elastic_run.features.Features": "to_tables",

@@ -31,3 +31,8 @@ def find_children(words: str, parent: int) -> list[int]:
         if words.encode() in line and f"PPid:\t{parent}\n" in status:
             found.append(int(each.name))
     return found
+
+
+def newest(folder: Path) -> int:
+    """The number of the last whole checkpoint; 0: there is none."""
+    return max((int(each.stem.rpartition("-")[2]) for each in (folder / "rows").glob("*.json")), default=0)

@@ -416,6 +416,22 @@ PYTHON: Mapping[str, Run | str] = {
         job="",
         instead={"1_000_000": "19_999"},
     ),
+    "streams: class Counts:": Run(
+        "from elastic_run import data\n",
+        after="source: data.StreamSource = Counts()\n"
+        "with data.stream('numbers', source, shard_size=300, follow=False, commit='ack') as stream:\n"
+        "    for shard in stream:\n"
+        "        assert [each.value for each in shard.records] == [offset**2 for offset in shard.indices]\n"
+        "        shard.done()\n",
+        job="",
+    ),
+    "streams: from elastic_run import data": Run(
+        "from pathlib import Path\n"
+        "Path('arriving').mkdir()\nPath('arriving', 'a.jsonl').write_text('{}\\n' * 100_000)\n",
+        after="assert shard.stop == 300_000\n",
+        job="",
+        instead={'commit="ack"': 'commit="ack", follow=False'},
+    ),
     """readers: recent = data.query("SELECT user, price FROM 'data/*.csv' WHERE price > 3", folder="rows")""": Run(
         "from pathlib import Path\nfrom elastic_run import data\nPath('data').mkdir(exist_ok=True)\n"
         "Path('data', 'z.csv').write_text('user,price,title\\n1,2.5,a\\n20000,3.5,b\\n')\n",

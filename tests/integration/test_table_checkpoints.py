@@ -8,6 +8,8 @@ import sys
 import time
 from pathlib import Path
 
+from .server_jobs import newest
+
 SCRIPT = Path(__file__).with_name("scripts") / "servers_count.py"
 
 SECONDS = 240.0
@@ -18,11 +20,6 @@ def command(folder: Path, servers: str, pause: float) -> list[str]:
     words = [f"--servers={servers}", f"--ps-checkpoint={folder / 'rows'}", "--ps-checkpoint-every=1"]
     launcher = [sys.executable, "-m", "elastic_run", "--standalone", "--rdzv-id=job", "--nproc-per-node=2", *words]
     return [*launcher, str(SCRIPT), "--records=6000", f"--pause={pause}"]
-
-
-def newest(folder: Path) -> int:
-    """The number of the last whole checkpoint; 0: there is none."""
-    return max((int(each.stem.rpartition("-")[2]) for each in (folder / "rows").glob("*.json")), default=0)
 
 
 def kill_whole(job: "subprocess.Popen[str]", folder: Path) -> int:

@@ -61,9 +61,9 @@ def _shards(status: Status) -> Iterable[Sample]:
 
 
 def _suspects(status: Status) -> Iterable[Sample]:
-    for found in dict.fromkeys((each.finding.kind, each.finding.node, each.finding.rank) for each in status.diagnosis):
-        kind, node, rank = found
-        yield (kind, node, "" if rank is None else str(rank)), 1.0
+    found = (each.finding for each in status.diagnosis)
+    for kind, node, *numbers in dict.fromkeys((each.kind, each.node, each.rank, each.server) for each in found):
+        yield (kind, node, *("" if each is None else str(each) for each in numbers)), 1.0
 
 
 def _begun_servers(status: Status) -> list[ServerStatus]:
@@ -189,6 +189,18 @@ METRICS: Sequence[Metric] = (
         ("dataset", "state"),
     ),
     Metric(
+        "elastic_run_stream_lag",
+        "Offsets of a stream that are known and not done.",
+        lambda one: [((each.name,), float(each.lag)) for each in one.datasets if each.lag is not None],
+        ("dataset",),
+    ),
+    Metric(
+        "elastic_run_stream_lost",
+        "Offsets of a stream that were gone from its source before they were used.",
+        lambda one: [((each.name,), float(each.lost)) for each in one.datasets if each.lag is not None],
+        ("dataset",),
+    ),
+    Metric(
         "elastic_run_dataset_seconds_left",
         "Seconds until a dataset is done, at today's pace.",
         lambda one: [((each.name,), each.seconds_left) for each in one.datasets if each.seconds_left is not None],
@@ -283,10 +295,10 @@ METRICS: Sequence[Metric] = (
     ),
     Metric(
         "elastic_run_suspect",
-        "1 for each rank (empty: the whole node) that is named for a job that stands still, is slow or is near a "
-        "limit, by kind.",
+        "1 for each rank, parameter server or (both empty) whole node that is named for a job that stands still, is "
+        "slow or is near a limit, by kind; kind standstill names nobody.",
         _suspects,
-        ("kind", "node", "rank"),
+        ("kind", "node", "rank", "server"),
     ),
 )
 

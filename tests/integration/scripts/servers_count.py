@@ -31,6 +31,7 @@ parser.add_argument("--commit", default="ack")
 parser.add_argument("--by", choices=["torch", "numpy", "dense"], default="torch")
 parser.add_argument("--die", nargs="*", default=[])
 parser.add_argument("--loader", type=int, help="processes of an ElasticLoader; without it shards are looped over")
+parser.add_argument("--stream", help="a folder of files whose lines are the ids; each counts once, not twice")
 parser.add_argument("--pause", type=float, default=0.0, help="seconds after each push, which is told")
 options = parser.parse_args()
 
@@ -106,6 +107,17 @@ def loop_over_shards(source: data.Shards) -> Iterator[tuple[list[int], Callable[
         die("done")
 
 
+def loop_over_stream(source: data.StreamShards) -> Iterator[tuple[list[int], Callable[[], None]]]:
+    """The same of a stream."""
+    for shard in source:
+        ids = [int(record.value) for record in shard.records]
+        for begin in range(0, len(ids), 32):
+            part = ids[begin : begin + 32]
+            yield part, partial(shard.progress, begin + len(part))
+        shard.done()
+        die("done")
+
+
 def read(records: "Records") -> Iterator[int]:
     """The ids."""
     return iter(records.indices)
@@ -121,8 +133,14 @@ def loop_over_batches(source: data.Shards) -> Iterator[tuple[list[int], Callable
 
 
 use, rows = declare_table()
-source = data.shards("d", options.records, shard_size=100, epochs=2, commit=options.commit)
-for ids, commit in (loop_over_shards if options.loader is None else loop_over_batches)(source):
+if options.stream:
+    lines = data.LineFiles(options.stream)
+    loop = loop_over_stream(data.stream("d", lines, shard_size=500, follow=False, commit=options.commit))
+else:
+    source = data.shards("d", options.records, shard_size=100, epochs=2, commit=options.commit)
+    loop = (loop_over_shards if options.loader is None else loop_over_batches)(source)
+total = (1 if options.stream else 2) * options.records
+for ids, commit in loop:
     use(ids)
     die("before")
     commit()
@@ -136,7 +154,7 @@ if os.environ["RANK"] == "0":
     until = time.monotonic() + 60
     while True:  # until the others are done as well
         counted = np.asarray(rows(np.arange(options.records))).ravel()
-        if counted.sum() >= 2 * options.records or time.monotonic() > until:
+        if counted.sum() >= total or time.monotonic() > until:
             break
         time.sleep(0.1)
     print("counted", sorted(set(counted.tolist())), int(counted.sum()), flush=True)

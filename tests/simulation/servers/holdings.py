@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from elastic_run.adapters.servers.marks import Marks
+from elastic_run.adapters.servers.marks import FINISHED_BEFORE, Marks
 from elastic_run.adapters.servers.rows import Rows
 from elastic_run.master.servers.slot_table import SLOTS
 
@@ -71,16 +71,18 @@ def count_records(records: Records) -> Universe:
     return Universe(ids, records.slots.reshape(-1)[first], counts)
 
 
-def read_marks(marks: Marks, shards: int, slots: Array) -> Array:
-    """How far each shard is applied in each of these slots, a bool each: (shards, SLOTS) int64."""
+def read_marks(marks: Marks, shards: int, length: int, slots: Array) -> Array:
+    """How far each shard, so long, is applied in each of these slots, a bool each: (shards, SLOTS) int64."""
     found = np.zeros((shards, SLOTS), np.int64)
     _, (several, apart) = marks.take_slots(slots)
     for _, shard, _, mark in several.tolist():
-        if shard < shards:  # ranks that are in step ask for the epoch after the last, too
+        if mark == FINISHED_BEFORE:
+            found[: shard + 1] = length
+        elif shard < shards:  # ranks that are in step ask for the epoch after the last, too
             found[shard] = mark
     for at, slot, mark in apart.tolist():
         found[several[at, 1], slot] = mark
-    return np.maximum(found, 0)
+    return np.clip(found, 0, length)
 
 
 def read_rows(rows: Rows, slots: Array) -> dict[int, bytes]:

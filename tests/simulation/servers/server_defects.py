@@ -57,6 +57,7 @@ RAISES = "the product raises nothing"
 ANSWERED = "a worker is answered"
 EQUAL = "holders of a slot are equal"
 UNDONE = "what is undone is not in the rows"
+WHOLE = "a job goes back as a whole"
 
 QUEUE = "adapters/servers/push_queue.py::PushQueue"
 MACHINE = "adapters/servers/server_machine.py::ServerMachine"
@@ -70,6 +71,7 @@ USE = "adapters/servers/row_use.py::RowUse"
 PREPARED = "adapters/servers/prepared.py"
 RECOVERY = "adapters/servers/step_recovery.py"
 PLAN = "master/servers/placement.py"
+CHOOSE = "elastic_agent/servers/server_host.py::choose_table"
 
 SERVER_DEFECTS: tuple[ServerDefect, ...] = (
     # -- what is acknowledged
@@ -115,7 +117,7 @@ SERVER_DEFECTS: tuple[ServerDefect, ...] = (
             "pass",
         ),
         RAISES,
-        10006,
+        10012,
     ),
     ServerDefect(
         "mark-alone: a backup moves the mark and not the rows",
@@ -186,6 +188,24 @@ SERVER_DEFECTS: tuple[ServerDefect, ...] = (
         MARKS,
         10000,
     ),
+    ServerDefect(
+        "dropped-mark: the mark of a shard is dropped at the shard's end",
+        Edit(f"{MARKS_OF}._raise_floor", "self._floors[dataset] = floor = floor + 1", "floor = floor + 1"),
+        MARKS,
+        0,
+    ),
+    ServerDefect(
+        "hasty-floor: a shard counts as finished everywhere while it is in some slots only",
+        Edit(f"{MARKS_OF}._is_finished", "shard not in self._apart", "True"),
+        MARKS,
+        10,
+    ),
+    ServerDefect(
+        "one-floor: slots that are copied bring what is finished in them to the slots that are there",
+        Edit(f"{MARKS_OF}.put_slots", "self._floors.get(name, 0) if others.any() else floor", "floor"),
+        MARKS,
+        27,
+    ),
     # -- copies
     ServerDefect(
         "copy-alone: a copy has no push that was applied after its piece was sent",
@@ -246,7 +266,7 @@ SERVER_DEFECTS: tuple[ServerDefect, ...] = (
             "seen >= self._rows.spec.admit_after + self._rows.count % 2",
         ),
         EQUAL,
-        40,
+        68,
     ),
     ServerDefect(
         "unshared: the gradients of ids that wait are dropped",
@@ -317,7 +337,7 @@ SERVER_DEFECTS: tuple[ServerDefect, ...] = (
             "yield ApplyStep(dataset, epoch, lease, WHOLE_EPOCH, 0)",
         ),
         UNDONE,
-        20002,
+        20006,
     ),
     ServerDefect(
         "primary-alone: a step is prepared on the primary and not on its backup",
@@ -329,7 +349,7 @@ SERVER_DEFECTS: tuple[ServerDefect, ...] = (
         "copy-unprepared: a copy has not what is prepared in its slots",
         Edit(f"{COPIES}._end_copy", "for part in self._prepared.take_slots(copy.slots): ...", "pass"),
         "what is committed is in the rows",
-        20004,
+        20009,
     ),
     ServerDefect(
         "step-twice: a step is applied again for each rank that says so",
@@ -398,6 +418,29 @@ SERVER_DEFECTS: tuple[ServerDefect, ...] = (
         ),
         RAISES,
         1,
+    ),
+    # -- a job that goes back
+    ServerDefect(
+        "alone: rows go back to the checkpoint, and workers and what they lease do not",
+        Edit(
+            f"{PLAN}::lose_rows",
+            "replace(lost, restore=checkpoint, servers=(), primary=(), backup=(), joining=())",
+            "replace(lost, lost='', restore=checkpoint, servers=(), primary=(), backup=(), joining=())",
+        ),
+        HOLDERS,
+        7,
+    ),
+    ServerDefect(
+        "old-generation: a server of before the job went back gets slots after that",
+        Edit(PLAN, "[each for each in running if each.rows_from == table.rows_from]", "list(running)"),
+        WHOLE,
+        7,
+    ),
+    ServerDefect(
+        "old-worker: a worker of before is told of the rows that the job has gone back to",
+        Edit(CHOOSE, "table if usable and not table.goes_back else ...", "table"),
+        VALID,
+        161,
     ),
 )
 

@@ -1,8 +1,10 @@
 """A job with servers as it runs, all that can be done to it, and how one run of it ends."""
 
 import random
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -16,6 +18,7 @@ from elastic_run.master.servers.placement import ServersWanted
 from elastic_run.master.servers.slot_table import SlotTable
 
 from .lines import LineNetwork, Machine
+from .saved_tables import SavedTables
 from .server_process import ServerProcess
 from .server_rules import BrokenRule, ServerRules
 from .server_schedules import ServerFault, ServerSchedule
@@ -80,7 +83,9 @@ class ServerJob:
         self._team = StepTeam(self._records, self._random) if shape.steps else None
         self.rules = ServerRules(self._store, self._records, self._processes, self._timeline)
         wanted = ServersWanted(shape.least, shape.most, shape.replicas)
-        self._leader = SlotLeader(self._network, self._store, wanted, self._write)
+        self._folder = tempfile.TemporaryDirectory()
+        self._saved = SavedTables(Path(self._folder.name), shape.saves)
+        self._leader = SlotLeader(self._network, self._store, wanted, self._saved, self._write)
         for _ in range(shape.nodes):
             self._add_node()
 
@@ -88,7 +93,7 @@ class ServerJob:
 
     def run(self) -> BrokenRule | None:
         """The first rule that is broken; None: none is."""
-        with patch.object(copies, "PIECE", self._schedule.shape.piece):
+        with self._folder, patch.object(copies, "PIECE", self._schedule.shape.piece):
             return self._run()
 
     def _run(self) -> BrokenRule | None:
@@ -127,6 +132,8 @@ class ServerJob:
         self.rules.check_table()
         for agent in self._agents.values():
             agent.see_later(table)
+        if table.goes_back:
+            self._timeline.after(self._random.uniform(0.0, 0.5), self._open_round)
         if table.primary and self._timeline.now < FICKLE_SECONDS and self._random.random() < shape.fickle:
             self._timeline.after(self._random.uniform(0.0, shape.delay), self._kill_pushing)
 
@@ -139,10 +146,19 @@ class ServerJob:
     def _add_node(self, _: float = 0.0) -> bool:
         machine, shape = Machine(f"n{self._number('n')}"), self._schedule.shape
 
-        def start(name: str, report: Callable[[int], object]) -> ServerProcess:
+        def start(name: str, report: Callable[[int], object], report_saved: Callable[[int], object]) -> ServerProcess:
             incarnation = f"{name}.{self._number(name)}"
             process = ServerProcess(
-                self._network, machine, incarnation, MEMORY, self._processes.get, report, self._look_at, shape.cramped
+                self._network,
+                machine,
+                incarnation,
+                MEMORY,
+                self._processes.get,
+                report,
+                self._saved,
+                report_saved,
+                self._look_at,
+                shape.cramped,
             )
             self._processes[incarnation] = process
             self.say(f"{machine.name} starts {incarnation}")
@@ -169,6 +185,7 @@ class ServerJob:
             self.rules.fail,
             self._acknowledge,
             self._random,
+            self._store.round,
         )
         self._trainers.append(
             Trainer(*what, may_be_full=self._schedule.shape.cramped > 0)
@@ -181,7 +198,28 @@ class ServerJob:
 
     def _acknowledge(self, trainer: Trainer, source: PushSource) -> None:
         self.say(f"{trainer.name} has pushed {source.begin}:{source.end} of shard {source.shard_index}")
-        self.rules.check_acknowledged(source)
+        if trainer.round >= self._store.rows_from and not self._store.table.goes_back:
+            self.rules.check_acknowledged(source)
+
+    def _open_round(self) -> None:
+        """Goes back: the ledger begins anew at once, and workers of before live on for a moment."""
+        store = self._store
+        if not store.table.goes_back or store.rows_from > store.table.rows_from:
+            return
+        store.round += 1
+        store.rows_from = store.round
+        self._ledger.go_back(store.round)
+        self.say(f"round {store.round} goes back to checkpoint {store.table.restore}")
+        for agent in self._agents.values():
+            agent.see_round_later(store.rows_from)
+        for trainer in self._trainers:
+            if trainer.alive:
+                self._timeline.after(self._random.uniform(0.0, 1.0), lambda each=trainer: self._replace_trainer(each))
+        self._leader.look()
+
+    def _replace_trainer(self, trainer: Trainer) -> None:
+        if trainer.alive:
+            self._end_trainer(trainer)
 
     # -- faults -----------------------------------------------------------------------------------------------------
 
@@ -221,6 +259,19 @@ class ServerJob:
             return False
         self.say(f"FAULT {process.name} is killed")
         self._end_server(process)
+        return True
+
+    def _lose_rows(self, _: float) -> bool:
+        table = self._store.table
+        if not (self._saved.newest and table.serves) or self._ledger.over:
+            return False
+        slot = self._random.randrange(len(table.primary))
+        held = {table.servers[at].incarnation for at in (table.primary[slot], table.backup[slot]) if at >= 0}
+        self.say(f"FAULT all that hold slot {slot} are killed: {', '.join(sorted(held))}")
+        self.rules.may_lose = True
+        for incarnation in sorted(held):
+            if (process := self._processes[incarnation]).alive:
+                self._end_server(process)
         return True
 
     def _power_off(self, seconds: float) -> bool:

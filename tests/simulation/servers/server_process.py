@@ -32,6 +32,7 @@ from elastic_run.adapters.servers.server_machine import ServerMachine
 from elastic_run.master.servers.slot_table import SlotTable
 
 from .lines import Line, LineNetwork, LineProcess, Machine
+from .saved_tables import SavedTables
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -80,6 +81,8 @@ class ServerProcess(LineProcess):
     Args:
         find: the process of another server, by its incarnation.
         report: hears that all copies of a version are whole.
+        saved: where checkpoints are.
+        report_saved: hears of a part that is written.
         look: called after each event.
         cramped: how likely it has no room for a push.
 
@@ -97,6 +100,8 @@ class ServerProcess(LineProcess):
         memory: int,
         find: Callable[[str], "ServerProcess | None"],
         report: Callable[[int], object],
+        saved: SavedTables,
+        report_saved: Callable[[int], object],
         look: Callable[["ServerProcess", ServerEvent], object],
         cramped: float = 0.0,
     ) -> None:
@@ -106,6 +111,8 @@ class ServerProcess(LineProcess):
         self.table = SlotTable()
         self._find = find
         self._report = report
+        self._saved = saved
+        self._report_saved = report_saved
         self._look = look
         self._cramped = cramped
         self._peers: dict[str, PeerLine] = {}
@@ -115,8 +122,13 @@ class ServerProcess(LineProcess):
         """Its agent says what the table is now."""
 
         def read() -> None:
+            newer = table.version > self.kernel.version
+            self._saved.load_rows(self.kernel, table, self.incarnation)
             self.table = max(self.table, table, key=lambda each: each.version)
             self.happen(TableRead(table))
+            ordered = newer and table.checkpoint == table.version
+            if ordered and self._saved.save_part(self.kernel, table, self.incarnation):
+                self._report_saved(table.version)
 
         self.hear(read)
 

@@ -56,6 +56,7 @@ class ServerRules:
         self._used[self._universe.slots] = True
         self._parts: dict[str, tuple[Marks, Mapping[str, Rows]]] = {}
         self._held: dict[str, tuple[SlotTable, Array | None]] = {}
+        self.may_lose = False  # all holders of some slot have ended
 
     def fail(self, rule: str, what: str) -> None:
         """It is broken."""
@@ -72,7 +73,7 @@ class ServerRules:
         universe = self._universe
         mine = np.flatnonzero(held[universe.slots])
         ids, slots = universe.ids[mine], universe.slots[mine]
-        positions = read_marks(marks, len(self._acknowledged), held & self._used)
+        positions = read_marks(marks, *self._records.ids.shape[:2], held & self._used)
         expected = np.zeros(len(mine), np.int64)
         for shard, counts in enumerate(universe.counts):
             expected += counts[positions[shard, slots], mine]
@@ -123,7 +124,7 @@ class ServerRules:
             held |= np.array(table.backup) == at
             if not process.alive or not held.any():
                 continue
-            positions = read_marks(self._parts_of(process)[0], len(self._acknowledged), held)
+            positions = read_marks(self._parts_of(process)[0], *self._records.ids.shape[:2], held)
             behind = positions[:, held].min(axis=1) < self._acknowledged
             if behind.any():
                 shard = int(np.flatnonzero(behind)[0])
@@ -158,8 +159,12 @@ class ServerRules:
         """A table was written."""
         *_, table = self._store.history
         before = self._store.history[-2] if len(self._store.history) > 1 else SlotTable()
-        if table.lost:
+        if table.lost and not (table.goes_back and self.may_lose):
             self.fail("no rows are lost while a holder lives", table.lost)
+        if table.rows_from > before.rows_from:
+            self._acknowledged[:] = 0
+            self.may_lose = False
+        self._check_return(table)
         if table.version != before.version + 1:
             self.fail("versions are numbered one by one", f"{table.version} follows {before.version}")
         if not table.primary:
@@ -175,6 +180,16 @@ class ServerRules:
             if not np.logical_or.reduce(held).all():
                 self.fail("a primary was a holder before", f"table {table.version} has a primary that held nothing")
         self._check_holders(f"when table {table.version} was written")
+
+    def _check_return(self, table: SlotTable) -> None:
+        """No server that held rows before the job went back has any after that."""
+        before = {
+            server.incarnation
+            for each in (self._store.history if table.rows_from else ())
+            for server in (each.servers if each.rows_from < table.rows_from else ())
+        }
+        if old := sorted(before.intersection(each.incarnation for each in table.servers)):
+            self.fail("a job goes back as a whole", f"table {table.version} names {', '.join(old)} of before")
 
     # -- the end ----------------------------------------------------------------------------------------------------
 

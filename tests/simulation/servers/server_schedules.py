@@ -22,6 +22,10 @@ VERBS = {
 """What is done, and how often it is drawn."""
 
 
+RETURN = "lose_rows"
+"""Ends all that hold some slot, in jobs whose tables are saved."""
+
+
 @dataclass(frozen=True, slots=True)
 class ServerShape:
     """The job.
@@ -43,6 +47,7 @@ class ServerShape:
         evict: which rows of the table `model` go.
         steps: workers are ranks of synchronous training, and prepare what they push.
         cramped: how likely a server has no room for a push, as the primary or the backup of its slots.
+        saves: seconds from one checkpoint to the next; 0: there are none.
     """
 
     nodes: int
@@ -64,6 +69,7 @@ class ServerShape:
     evict: Eviction | None = None
     steps: bool = False
     cramped: float = 0.0
+    saves: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,14 +110,27 @@ MANAGED = 7
 CRAMPED = 11
 """Of so many seeds one is of a job whose servers have no room now and then."""
 
+SAVED = 11
+"""Of so many seeds one is of a job whose tables are saved, and that loses all that hold some slot, once or more."""
+
 
 def draw_schedule(seed: int) -> ServerSchedule:
     """The schedule of that seed."""
-    drawn = _draw_managed(seed)
+    drawn = _draw_saved(seed)
     if seed % CRAMPED != 3:
         return drawn
     cramped = random.Random(f"cramped {seed}").choice((0.02, 0.1, 0.3))
     return replace(drawn, shape=replace(drawn.shape, cramped=cramped))
+
+
+def _draw_saved(seed: int) -> ServerSchedule:
+    drawn = _draw_managed(seed)
+    if seed % SAVED != 7 or drawn.shape.steps:
+        return drawn
+    chance = random.Random(f"saved {seed}")
+    losses = [ServerFault(chance.uniform(1.0, 5.0), RETURN, 0.0) for _ in range(chance.randint(1, 3))]
+    shape = replace(drawn.shape, saves=chance.uniform(0.3, 1.0), length=3 * drawn.shape.length)
+    return replace(drawn, shape=shape, faults=tuple(sorted((*drawn.faults, *losses), key=lambda fault: fault.at)))
 
 
 def _draw_managed(seed: int) -> ServerSchedule:

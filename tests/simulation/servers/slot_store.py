@@ -7,10 +7,12 @@ the table later than it is written, and not each version. The keeper's writes an
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from elastic_run.elastic_agent.servers.server_host import choose_table
 from elastic_run.master.servers.placement import ServersWanted, plan_slots
 from elastic_run.master.servers.slot_table import RunningServer, ServerPlace, SlotTable
 
 from .lines import LineNetwork, Machine
+from .saved_tables import SavedTables
 from .server_process import ServerProcess
 
 AWAITED_SECONDS = 10.0
@@ -30,6 +32,8 @@ class SlotStore:
         running: servers by number, under the leases of their nodes.
         leader: counts the leaders.
         history: each table that was ever written.
+        round: of the workers that are started now.
+        rows_from: the last round that was opened to go back.
     """
 
     table: SlotTable
@@ -37,21 +41,30 @@ class SlotStore:
     running: dict[int, RunningServer]
     leader: int
     history: list[SlotTable]
+    round: int = 1
+    rows_from: int = 0
 
 
 class SlotLeader:
     """Whoever leads the job; one after the other.
 
     Args:
+        saved: where checkpoints are.
         written: hears of each new table.
     """
 
     def __init__(
-        self, network: LineNetwork, store: SlotStore, wanted: ServersWanted, written: Callable[[SlotTable], object]
+        self,
+        network: LineNetwork,
+        store: SlotStore,
+        wanted: ServersWanted,
+        saved: SavedTables,
+        written: Callable[[SlotTable], object],
     ) -> None:
         self._network = network
         self._store = store
         self._wanted = wanted
+        self._saved = saved
         self._written = written
         self._planning = False
         self._gone: dict[str, float] = {}  # incarnations, and until when they may come back
@@ -83,7 +96,9 @@ class SlotLeader:
         self._seen |= here
         awaited = [each for each, until in self._gone.items() if until > now]
         staying = [node for node, stays in store.nodes.items() if stays]
-        planned = plan_slots(store.table, running, staying, self._wanted, awaited)
+        planned = plan_slots(store.table, running, staying, self._wanted, awaited, self._saved.newest, store.rows_from)
+        if planned is store.table:
+            planned = self._saved.order(store.table, running, now)
         if planned is store.table:
             self._planning = False
             if awaited:
@@ -108,7 +123,8 @@ class SlotAgent:
     """What a node's agent does for servers and workers.
 
     Args:
-        start: starts a server process of an incarnation on this node's machine.
+        start: starts a server process of an incarnation on this node's machine, with what hears of its whole copies
+            and of its saved parts.
         changed: says that something in the store is another.
         say: for the trace.
 
@@ -118,6 +134,7 @@ class SlotAgent:
         servers: the processes that it keeps, by number.
         registered: its node has a lease.
         lag: seconds that it is behind at most.
+        rows_from: of the newest header that it has seen.
     """
 
     def __init__(
@@ -125,7 +142,7 @@ class SlotAgent:
         network: LineNetwork,
         store: SlotStore,
         machine: Machine,
-        start: Callable[[str, Callable[[int], object]], ServerProcess],
+        start: Callable[[str, Callable[[int], object], Callable[[int], object]], ServerProcess],
         changed: Callable[[], object],
         say: Callable[[str], object],
     ) -> None:
@@ -135,14 +152,17 @@ class SlotAgent:
         self.servers: dict[int, ServerProcess] = {}
         self.registered = True
         self.lag = 0.02
+        self.rows_from = store.rows_from
         self._store = store
         self._start = start
         self._changed = changed
         self._say = say
         self._joined: dict[str, int] = {}
+        self._saved: dict[str, int] = {}
+        self._rows_from: dict[str, int] = {}  # of servers, by incarnation
         self._ready: set[str] = set()
         self._starting: set[int] = set()
-        self._asked: list[tuple[int, Callable[[SlotTable], object]]] = []
+        self._asked: list[tuple[int, int, Callable[[SlotTable], object]]] = []
         self._stays = True
         store.nodes[machine.name] = True
 
@@ -155,18 +175,27 @@ class SlotAgent:
         """The table was written."""
         self.network.timeline.after(self.network.random.uniform(0.0005, self.lag), lambda: self._see(table))
 
-    def ask_newer(self, version: int, told: Callable[[SlotTable], object]) -> None:
-        """A worker of this node wants a table that is newer."""
-        if self.table.serves and self.table.version > version:
-            told(self.table)
+    def see_round_later(self, rows_from: int) -> None:
+        """A round was opened to go back."""
+
+        def see() -> None:
+            self.rows_from = max(self.rows_from, rows_from)
+
+        self.network.timeline.after(self.network.random.uniform(0.0005, self.lag), see)
+
+    def ask_newer(self, version: int, round: int, told: Callable[[SlotTable], object]) -> None:
+        """A worker of this node that was started for that round wants a table that is newer."""
+        table = choose_table(self.table, round, self.rows_from)
+        if table.serves and table.version > version:
+            told(table)
             return
-        entry = (version, told)
+        entry = (version, round, told)
         self._asked.append(entry)
 
         def give_up() -> None:
             if entry in self._asked:
                 self._asked.remove(entry)
-                told(self.table)
+                told(choose_table(self.table, round, self.rows_from))
 
         self.network.timeline.after(ANSWER_SECONDS, give_up)
 
@@ -207,18 +236,27 @@ class SlotAgent:
         for process in self.servers.values():
             self._pass_on(process)
         asked, self._asked = self._asked, []
-        for version, told in asked:
-            if table.serves and table.version > version:
-                told(table)
+        for version, round, told in asked:
+            chosen = choose_table(table, round, self.rows_from)
+            if chosen.serves and chosen.version > version:
+                told(chosen)
             else:
-                self._asked.append((version, told))
+                self._asked.append((version, round, told))
 
     def _pass_on(self, process: ServerProcess) -> None:
         table = self.table
         self.network.timeline.after(self.network.random.uniform(0.0001, 0.003), lambda: process.read_table(table))
 
     def _keep_places(self) -> None:
+        for number, process in tuple(self.servers.items()):
+            if self._rows_from[process.incarnation] != self.table.rows_from:
+                self._say(f"{self.node} ends server {number} ({process.incarnation}), whose rows are of before")
+                del self.servers[number]
+                process.end()
+                self._unregister(process)
         wanted = {place.number for place in self.table.places if place.node == self.node}
+        if self.table.goes_back:
+            return
         for number in sorted(self.servers.keys() - wanted):
             process = self.servers.pop(number)
             self._say(f"{self.node} ends server {number} ({process.incarnation}), whose place has gone")
@@ -239,7 +277,11 @@ class SlotAgent:
         def report(version: int) -> None:
             self.network.timeline.after(self.network.random.uniform(0.0005, 0.01), lambda: self._join(process, version))
 
-        process = self.servers[number] = self._start(f"s{number}", report)
+        def report_saved(version: int) -> None:
+            self.network.timeline.after(self.network.random.uniform(0.01, 0.3), lambda: self._save(process, version))
+
+        process = self.servers[number] = self._start(f"s{number}", report, report_saved)
+        self._rows_from[process.incarnation] = self.table.rows_from
         self._pass_on(process)
         self.network.timeline.after(self.network.random.uniform(0.01, 0.1), lambda: self._get_ready(process))
 
@@ -250,6 +292,11 @@ class SlotAgent:
 
     def _join(self, process: ServerProcess, version: int) -> None:
         self._joined[process.incarnation] = max(version, self._joined.get(process.incarnation, 0))
+        if process.incarnation in self._ready:
+            self._register_server(process)
+
+    def _save(self, process: ServerProcess, version: int) -> None:
+        self._saved[process.incarnation] = version
         if process.incarnation in self._ready:
             self._register_server(process)
 
@@ -273,7 +320,14 @@ class SlotAgent:
             return
         joined = self._joined.get(process.incarnation, 0)
         self._store.running[number] = RunningServer(
-            number, process.incarnation, self.node, f"@{process.incarnation}", f"{self.node}:1", joined
+            number,
+            process.incarnation,
+            self.node,
+            f"@{process.incarnation}",
+            f"{self.node}:1",
+            joined,
+            self._saved.get(process.incarnation, 0),
+            self._rows_from[process.incarnation],
         )
         self._changed()
 

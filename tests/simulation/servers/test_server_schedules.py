@@ -1,6 +1,6 @@
 """Jobs with servers, drawn from seeds, break no rule, and each is the same when it is run again.
 
-Each run takes ELASTIC_RUN_SERVER_SCHEDULES of the seeds 0 to 2,999, and `make soak` all of them; and a quarter as many
+Each run takes ELASTIC_RUN_SERVER_SCHEDULES of the seeds 0 to 2,999, and `make soak` all of them; and an eighth as many
 of those from 20,000 on, whose workers are ranks in step.
 """
 
@@ -12,7 +12,7 @@ import pytest
 
 from ...sampling import SOAK, sample_seeds
 from .server_job import ServerJob
-from .server_schedules import IN_STEP, VERBS, draw_schedule
+from .server_schedules import IN_STEP, RETURN, VERBS, draw_schedule
 
 POOL = 3_000
 """Seeds that are drawn from."""
@@ -36,7 +36,7 @@ def test_no_schedule_breaks_a_rule_of_servers(start: int) -> None:
 
 @pytest.mark.slow
 def test_no_schedule_of_ranks_in_step_breaks_a_rule_of_servers() -> None:
-    seeds = [IN_STEP + seed for seed in sample_seeds(POOL, SCHEDULES // 4)]
+    seeds = [IN_STEP + seed for seed in sample_seeds(POOL, SCHEDULES // 8)]
     broken = {seed: ServerJob(draw_schedule(seed)).run() for seed in seeds}
     found = {seed: str(rule) for seed, rule in broken.items() if rule is not None}
     assert not found, "python -m tests.simulation.servers --seed N shows one"
@@ -49,9 +49,9 @@ def test_every_kind_of_fault_is_done_to_servers() -> None:
         job = ServerJob(draw_schedule(seed))
         assert job.run() is None, seed
         done.update(job.done)
-        if set(done) == set(VERBS):
+        if set(done) == {*VERBS, RETURN}:
             return
-    pytest.fail(f"no schedule of {ENOUGH_FOR_ALL} does {sorted(set(VERBS) - set(done))}")
+    pytest.fail(f"no schedule of {ENOUGH_FOR_ALL} does {sorted({*VERBS, RETURN} - set(done))}")
 
 
 def digest_run(seed: int) -> str:

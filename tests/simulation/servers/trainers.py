@@ -107,14 +107,21 @@ class ShardLedger:
     Attributes:
         pieces: all shards.
         acknowledged: by shard, how far pushes were acknowledged to anybody.
+        rows_from: workers of earlier rounds lease nothing.
     """
 
     pieces: list[Piece]
     acknowledged: list[int] = field(default_factory=list[int])
+    rows_from: int = 0
+
+    def go_back(self, round: int) -> None:
+        """It begins anew, for workers of that round."""
+        self.rows_from = round
+        self.pieces = [Piece(each.shard, each.lease) for each in self.pieces]
 
     def lease(self, trainer: "Trainer") -> Piece | None:
         """The next that nobody has; None: there is none now."""
-        for piece in self.pieces:
+        for piece in self.pieces if trainer.round >= self.rows_from else ():
             if not piece.done and piece.trainer is None:
                 piece.trainer = trainer
                 piece.lease += 1
@@ -158,6 +165,7 @@ class Trainer(LineProcess):
         find: the process of a server, by its incarnation.
         fail: hears of what ends the job and must not.
         acknowledged: hears of each push that all servers have answered.
+        round: for which it is started.
         may_be_full: servers may have no room for a push, which is sent again after a while.
 
     Attributes:
@@ -176,11 +184,13 @@ class Trainer(LineProcess):
         fail: Callable[[str, str], object],
         acknowledged: Callable[["Trainer", PushSource], object],
         random: random.Random,
+        round: int,
         *,
         may_be_full: bool = False,
     ) -> None:
         super().__init__(network, name, agent.machine)
         self.agent = agent
+        self.round = round
         self.pushing = False
         self._records = records
         self._ledger = ledger
@@ -238,7 +248,7 @@ class Trainer(LineProcess):
                 at: (ReadMarks(DATASET, piece.shard, lease, table.version), ()) for at in primaries_of(table)
             }
         )
-        marks = sorted({mark for reply, _ in replies.values() for mark in reply.marks})
+        marks = sorted({min(mark, length) for reply, _ in replies.values() for mark in reply.marks})
         position = max(piece.offset, min(marks, default=0))
         while position < length:
             following = [mark for mark in marks if mark > position]
@@ -258,7 +268,8 @@ class Trainer(LineProcess):
         owners = slots_of(ids)
         count = -counts.astype(np.float32)[:, None]
         model = self._records.gradients(piece.shard, begin, end, ids)
-        source = PushSource(DATASET, piece.shard, lease, begin, end, at=int(1000 * self.network.timeline.now))
+        last = end == self._records.ids.shape[1]
+        source = PushSource(DATASET, piece.shard, lease, begin, end, int(1000 * self.network.timeline.now), last)
 
         def build(table: SlotTable) -> dict[int, tuple[WorkerRequest, Sequence[Array]]]:
             primary = np.asarray(table.primary)[owners]
@@ -360,7 +371,7 @@ class Trainer(LineProcess):
 
             self.network.timeline.after(self.network.random.uniform(0.0001, 0.002), lambda: self.hear(read))
 
-        self.agent.ask_newer(self._table.version, told)
+        self.agent.ask_newer(self._table.version, self.round, told)
 
     def _send(self, server: RunningServer, message: Message) -> Asked:
         found = self._connections.get(server.incarnation)

@@ -838,7 +838,7 @@ class PretendedServers:
 
     def __init__(self, inbox: Inbox) -> None:
         self.inbox = inbox
-        self.failure = ""
+        self.failure = self.return_wanted = ""
         self.events: list[str] = []
 
     async def run(self) -> None:
@@ -848,7 +848,7 @@ class PretendedServers:
         finally:
             self.events.append("looks no more")
 
-    async def answer(self, version: int, wait: RankWait) -> str:
+    async def answer(self, version: int, wait: RankWait, round: int) -> str:
         return f"newer than {version}"
 
     def describe(self) -> NodeServers:

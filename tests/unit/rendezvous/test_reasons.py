@@ -62,6 +62,7 @@ SENTENCES = [
     (PEER, "rank 2 on node b lost its connection to another rank (exit code 1: Connection reset)"),
     (r.PeerLost("b", 0, 1, "Timed out", waited="rank 0"), "rank 0 gave up waiting for another rank (Timed out)"),
     (r.EndedEarly("a", 1, PEER), f"rank 1 on node a ended with exit code 0 while other ranks still needed it; {PEER}"),
+    (r.ReturnWanted("server 0 has gone: the job goes back"), "server 0 has gone: the job goes back"),
     (r.NodeFailed("a", n.StartFailed("port 5 is taken")), "node a could not start its workers: port 5 is taken"),
     (r.NodesMissing(1, 3), "1 of 3 nodes were lost"),
     (r.NodesLeaving(TWO), "a, b left the job"),
@@ -137,6 +138,7 @@ NODE_SENTENCES = [
     (n.Unfit("no memory"), "no memory"),
     (n.StartFailed("port 5 is taken"), "could not start its workers: port 5 is taken"),
     (n.ServiceEnded("the service x died"), "could not continue: the service x died"),
+    (n.ReturnWanted("server 0 has gone"), "server 0 has gone"),
     (n.ServersLost("rows are gone"), "cannot continue: rows are gone"),
     (
         n.ProcessGroupBroke("reset"),

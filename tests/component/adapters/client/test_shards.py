@@ -406,7 +406,7 @@ class Pushed:
     def in_doubt(self) -> bool:
         return not self.reached
 
-    def push(self, dataset: str, shard_index: int, lease: int, begin: int, end: int) -> None:
+    def push(self, dataset: str, shard_index: int, lease: int, begin: int, end: int, *, last: bool) -> None:
         if not self.reached:
             raise ConnectionError("no server answers")
         if self.unusable:

@@ -1,5 +1,6 @@
 """The marks of shards by slot, beside a twin that keeps a number for each."""
 
+import contextlib
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +15,9 @@ from elastic_run.master.servers.slot_table import SLOTS
 
 GROUPS = 4
 """Of slots, whose marks change together here."""
+
+LENGTH = 6
+"""Records of a shard."""
 
 
 def slots_of(groups: set[int]) -> SlotSet:
@@ -51,7 +55,8 @@ class Move:
 
 
 def push_of(groups: set[int], shard: int, lease: int, begin: int, length: int) -> Push:
-    return Push(groups, PushSource("d", shard, lease, begin, begin + length))
+    end = min(begin + length, LENGTH)
+    return Push(groups, PushSource("d", shard, lease, begin, end, last=end == LENGTH))
 
 
 numbers = [st.integers(0, 2), st.integers(0, 1), st.integers(0, 5), st.integers(1, 3)]
@@ -83,11 +88,16 @@ def test_marks_are_those_of_a_number_for_each_slot(
                     each.hold_slots(slots_of(mine))
             case Push(wanted, source):
                 for each, twin, mine in zip(marks, twins, has, strict=True):
-                    push_both(each, twin, source, wanted & mine)
+                    push_both(each, twin, source, wanted & mine, mine)
         for each, twin, mine in zip(marks, twins, has, strict=True):
             for shard in range(3):
                 for group in mine:
-                    assert each.read("d", shard, slots_of({group})) == (max(0, twin.at(group, shard)),)
+                    (mark,) = each.read("d", shard, slots_of({group}))
+                    assert min(mark, LENGTH) == max(0, twin.at(group, shard))
+            begun = next((at for at in range(3) if any(twin.at(group, at) != LENGTH for group in mine)), 3)
+            for shard in range(begun if mine else 0):  # nothing is pushed of it under any lease
+                twin.leases.pop(shard, None)
+            assert not mine or len(each._all) <= 3 - begun  # pyright: ignore[reportPrivateUsage]
 
 
 def copy_twin(source: Twin, target: Twin, moved: set[int]) -> None:
@@ -97,12 +107,16 @@ def copy_twin(source: Twin, target: Twin, moved: set[int]) -> None:
         target.leases[shard] = max(target.leases.get(shard, 0), source.leases.get(shard, 0))
 
 
-def push_both(marks: Marks, twin: Twin, source: PushSource, wanted: set[int]) -> None:
+def push_both(marks: Marks, twin: Twin, source: PushSource, wanted: set[int], mine: set[int]) -> None:
     shard, at = source.shard_index, {group: twin.at(group, source.shard_index) for group in wanted}
     refused = source.lease < twin.leases.get(shard, 0) or any(
         source.begin < mark < source.end or UNTOUCHED < mark < source.begin for mark in at.values()
     )
     if not wanted:
+        return
+    if all(twin.at(group, shard) == LENGTH for group in mine):  # whatever the lease: it may be forgotten
+        with contextlib.suppress(RecordsRefused):
+            assert not marks.judge(source, slots_of(wanted)).any()
         return
     if refused:
         with pytest.raises(RecordsRefused):
@@ -134,6 +148,22 @@ def test_shards_of_which_all_slots_agree_take_one_number_each() -> None:
             marks.advance(PushSource("d", 0, 1, begin, begin + 1), slots_of({group}))
     assert marks._apart == {}  # pyright: ignore[reportPrivateUsage]
     assert marks.read("d", 0, slots_of({0, 1})) == (5,)
+
+
+def test_of_finished_shards_a_number_is_kept_for_the_dataset() -> None:
+    marks, every = Marks(), slots_of({0, 1, 2, 3})
+    marks.hold_slots(every)
+    for shard in (*range(100), 101):
+        marks.begin_lease("d", shard, 1)
+        marks.advance(PushSource("d", shard, 1, 0, 5, last=True), every)
+        marks.begin_lease("d", shard, 2)
+    names, (shards, apart) = marks.take_slots(slots_of({1}))
+    assert (names, len(shards), len(apart)) == (("d",), 2, 0)
+    other = Marks()
+    other.put_slots(slots_of({1}), names, shards, apart)
+    for each in (marks, other):
+        assert [each.read("d", shard, slots_of({1}))[0] > 5 for shard in (0, 99, 100, 101)] == [True, True, False, True]
+        assert not each.judge(PushSource("d", 7, 1, 0, 5), slots_of({1})).any(), "also of an earlier lease"
 
 
 @pytest.mark.parametrize("slots", [set[int](), {1}, {0, 1, 2, 3}])

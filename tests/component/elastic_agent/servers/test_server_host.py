@@ -25,6 +25,7 @@ from elastic_run.elastic_agent.setup import Setup
 from elastic_run.elastic_agent.workers.services import Services
 from elastic_run.master.machine.controller import Terms
 from elastic_run.master.machine.parameter_servers import RankWait
+from elastic_run.master.servers.placement import lose_rows
 from elastic_run.master.servers.slot_table import NOBODY, SLOTS, RunningServer, ServerPlace, SlotTable
 from elastic_run.rendezvous.base.cancel import cancel
 from elastic_run.rendezvous.header import Header
@@ -85,10 +86,11 @@ class Node:
         self.inbox.post(event(registration, Report()) if event is KeyWritten else KeyResumed(registration))
         return lease
 
-    def join_run(self) -> str:
+    def join_run(self, number: int = 1, rows_from: int = 0) -> str:
         """A round of this run is opened."""
-        header = Header(1, "this run", "open", "start", NodeFailed("b", "(start)"), FINGERPRINT)
-        self.inbox.post(RoundRead(header, 1 << 40, None))
+        reason = NodeFailed("b", "(start)")
+        header = Header(number, "this run", "open", "start", reason, FINGERPRINT, rows_from=rows_from)
+        self.inbox.post(RoundRead(header, (1 << 40) + number, None))
         return self.inbox.state.known.own_run
 
     async def want(self, table: SlotTable) -> None:
@@ -264,14 +266,14 @@ async def test_a_place_that_another_node_holds_for_a_moment_more_is_waited_for(n
 async def test_workers_hear_of_a_newer_table_that_serves_and_else_of_the_newest(node: Node) -> None:
     await node.begin()
     server, began = await node.registered(), node.inbox.now()
-    told = decode(JobServers, (await node.host.answer(0, RankWait(0))).encode())
+    told = decode(JobServers, (await node.host.answer(0, RankWait(0), 1)).encode())
     assert (told.table.version, told.node, told.tls) == (1, "a", None)
     assert node.inbox.now() - began >= server_host.ANSWER_SECONDS
-    waiting = asyncio.create_task(node.host.answer(1, RankWait(0)))
+    waiting = asyncio.create_task(node.host.answer(1, RankWait(0), 1))
     await node.want(serving(2, server))
     told = decode(JobServers, (await waiting).encode())
     assert told.table.version == 2 and told.table.servers == (server,)
-    assert decode(JobServers, (await node.host.answer(1, RankWait(0))).encode()) == told
+    assert decode(JobServers, (await node.host.answer(1, RankWait(0), 1)).encode()) == told
 
 
 async def test_what_servers_do_is_told_and_who_waits_for_them(node: Node) -> None:
@@ -280,8 +282,8 @@ async def test_what_servers_do_is_told_and_who_waits_for_them(node: Node) -> Non
     server = await node.registered()
     await node.want(serving(2, server))
     await node.until(lambda: node.host.describe().servers[0].resident)
-    await node.host.answer(0, RankWait(3, (0,), 4.0))
-    await node.host.answer(0, RankWait(4, (), 60.0))  # it was answered
+    await node.host.answer(0, RankWait(3, (0,), 4.0), 1)
+    await node.host.answer(0, RankWait(4, (), 60.0), 1)  # it was answered
     told = node.host.describe()
     (report,) = told.servers
     assert (report.number, report.incarnation, report.state) == (0, server.incarnation, "answers")
@@ -313,6 +315,32 @@ async def test_rows_that_are_lost_are_the_jobs_failure(node: Node) -> None:
     await node.want(dataclasses.replace(serving(2), lost="its rows are gone"))
     await node.until(lambda: node.host.failure)
     assert node.host.failure == "its rows are gone"
+
+
+async def test_a_job_goes_back_with_other_servers_and_its_workers_hear_of_no_rows_but_their_own(node: Node) -> None:
+    async def version_for(round: int) -> int:
+        return decode(JobServers, (await node.host.answer(0, RankWait(0), round)).encode()).table.version
+
+    await node.begin()
+    before = await node.registered()
+    node.join_run()
+    await node.want(serving(2, before))
+    await node.until(lambda: node.host.table.serves)
+    assert await version_for(1) == 2
+    await node.want(lost := lose_rows(serving(2, before), "rows are lost", 9))
+    await node.until(lambda: node.host.return_wanted)
+    assert (node.host.return_wanted, node.host.failure) == ("rows are lost", "")
+    assert await version_for(1) == 0
+    node.join_run(4, 4)
+    assert node.host.return_wanted == ""
+    await node.want(began := dataclasses.replace(lost, version=4, lost="", rows_from=4))
+    after = await node.registered(unlike=before.incarnation)
+    assert after.rows_from == 4
+    await node.want(dataclasses.replace(serving(5, after), rows_from=4))
+    await node.until(lambda: node.host.table.serves)
+    assert [await version_for(1), await version_for(4), began.version] == [0, 5, 4]
+    node.join_run(6, 6)  # it may hear of the round that goes back before it reads the table without slots
+    assert [await version_for(round) for round in (4, 6)] == [5, 0]
 
 
 async def test_servers_are_stopped_and_continue_with_their_agent(node: Node) -> None:

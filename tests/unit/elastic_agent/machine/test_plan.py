@@ -17,12 +17,13 @@ from elastic_run.elastic_agent.machine.node_state import (
     NodeKey,
     NodeState,
     Notice,
+    StayingWorkers,
 )
 from elastic_run.elastic_agent.machine.plan import act, gentle, replaced, report
 from elastic_run.rendezvous.header import Header, HeaderState
 from elastic_run.rendezvous.member import MAX_EXITS, Exit, Fingerprint, Member, Report, State, read_ranks
 from elastic_run.rendezvous.membership import Registration
-from elastic_run.rendezvous.node_reasons import Unfit
+from elastic_run.rendezvous.node_reasons import ReturnWanted, Unfit
 from elastic_run.rendezvous.ranks import Assignment
 from elastic_run.rendezvous.reasons import NodeFailed
 from elastic_run.rendezvous.round import Cause
@@ -226,6 +227,17 @@ def test_a_notice_always_ends_in_departure() -> None:
 def test_the_report_of_a_trouble_that_takes_many_words_can_be_read_by_the_master() -> None:
     problem = report(dataclasses.replace(RUNNING, machine=MachineState(unfit="x" * 100_000)), NOW).problem
     assert isinstance(problem, Unfit) and len(problem.why) == MAX_WORDS and problem.why.endswith("x ...")
+
+
+def test_a_job_that_is_to_go_back_is_told_so_and_then_no_worker_goes_on() -> None:
+    wants = MachineState(return_wanted="rows are lost")
+    told = report(dataclasses.replace(RUNNING, machine=wants), NOW)
+    assert (told.state, told.round, told.problem) == ("failed", 1, ReturnWanted("rows are lost"))
+    for rows_from, staying, since in ((2, 1, 0), (2, 0, 1), (1, 1, 1)):
+        round = dataclasses.replace(header(2), rows_from=rows_from)
+        known = KnownRound(round, 2, NOW, assignment=dataclasses.replace(assignment(2), since=since), assigned=True)
+        action, _ = act(dataclasses.replace(RUNNING, known=known, group=StayingWorkers(staying=staying)), NOW)
+        assert isinstance(action, actions.Stop) == (rows_from == 2)
 
 
 def test_the_report_holds_no_more_exits_than_it_may_and_the_first_failure() -> None:

@@ -488,6 +488,33 @@ def test_a_round_that_is_over_is_stale_and_one_that_is_not_known_yet_waits() -> 
     play(scenario)
 
 
+@pytest.mark.parametrize("another", [False, True])
+def test_a_job_that_goes_back_leases_anew_what_was_done_with_tables_and_once(another: bool) -> None:
+    async def scenario(bench: Bench) -> None:
+        ledgers = await bench.lead()
+        tables = replace(QUEUE, name="tables", alone=True)
+        for name, dataset in (("queue", QUEUE), ("tables", tables)):
+            await ledgers.answer(opens(dataset=dataset))
+            assert shard_indices(await ledgers.answer(replace(wants(wants=2), name=name))) == [0, 1]
+            done = replace(wants(number=2), name=name, marks=(Mark(0), Mark(1)))
+            assert shard_indices(first := await ledgers.answer(done)) == [2]
+        bench.current = replace(CURRENT, round=2, rows_from=2)
+        if another:
+            ledgers = await bench.lead()
+        assert (await ledgers.answer(replace(done, sequence=3))).kind == "stale"
+        for name, dataset, left in (("queue", QUEUE, 2), ("tables", tables, 0)):
+            await ledgers.answer(opens(dataset=dataset, round=2))
+            again = await ledgers.answer(replace(wants(round=2), name=name))
+            assert shard_indices(again) == [left]
+        assert again.lease > first.lease
+        bench.current = replace(CURRENT, round=3, rows_from=2)
+        await ledgers.answer(replace(wants(round=2, number=2), name="tables", marks=(Mark(0),)))
+        await ledgers.answer(opens(dataset=tables, round=3))
+        assert shard_indices(await ledgers.answer(replace(wants(wants=3, round=3), name="tables"))) == [0, 1, 2]
+
+    play(scenario)
+
+
 @pytest.mark.parametrize("caller", [Caller("run", "c", "C1"), Caller("run", "a", "A0"), Caller()])
 def test_a_node_that_is_not_in_the_round_or_was_in_it_in_another_life_leases_nothing(caller: Caller) -> None:
     async def scenario(bench: Bench) -> None:

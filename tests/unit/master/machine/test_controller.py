@@ -15,7 +15,7 @@ from elastic_run.master.machine.memory import Memory
 from elastic_run.master.machine.targets import Targets
 from elastic_run.rendezvous.keys import Keys
 from elastic_run.rendezvous.member import Exit, Fingerprint, Member, Report, State
-from elastic_run.rendezvous.node_reasons import ProcessGone
+from elastic_run.rendezvous.node_reasons import ProcessGone, ReturnWanted
 from elastic_run.rendezvous.roles import Role
 from elastic_run.rendezvous.round import Policy
 from elastic_run.rendezvous.time_split import MICROSECONDS, SplitUntil
@@ -252,6 +252,37 @@ def test_ranks_have_ended_whichever_round_their_worker_was_started_for() -> None
     assert controller.ended_ranks == {0, 1}, "also one for which there is no room among the exits"
     controller.on(registered("b", Report("running", 1, ended=(1,), run="run")), 1.0)
     assert controller.ended_ranks == {0}
+
+
+@pytest.mark.parametrize("roles", [(), (Role("worker", 2, 2, on_loss="one"),)])
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_job_goes_back_with_a_round_in_which_no_worker_goes_on(roles: tuple[Role, ...], lost: bool) -> None:
+    terms = Terms(Policy(1 if lost else 2, 2, roles=() if lost else roles), 3, 0, FINGERPRINT)
+    controller, wanted = made(terms), ReturnWanted("rows are lost: the job goes back")
+
+    def look() -> effects.Publish:
+        (found,) = [each for each in controller.on(events.Look(), 9.0) if isinstance(each, effects.Publish)]
+        controller.on(events.Published(found.header, 10 + found.header.number, 9.0), 9.0)
+        return found
+
+    def report(node: str, report: Report) -> None:
+        controller.on(registered(node, dataclasses.replace(report, keeps=not roles, holding=int(not roles))), 9.0)
+
+    for event in (registered("a"), registered("b"), NOTHING_FOUND):
+        controller.on(event, 0.0)
+    assert look().header.rows_from == 0
+    for node in "ab":
+        report(node, Report("running", 1))
+    if lost:
+        controller.on(events.Died("b", "b#1", ProcessGone("b:1"), None), 9.0)
+    report("a", Report("failed", 1, problem=wanted))
+    back = look()
+    header = back.header
+    assert (header.number, header.rows_from, header.reason, header.restart_count) == (2, 2, wanted, 1)
+    assert not header.in_place and {each.since for each in back.assignments} == {0}
+    report("a", Report("failed", 2, (Exit(2, 0, 0, 1, 1, message="KeyError"),)))
+    again = look().header
+    assert (again.number, again.rows_from, again.restart_count) == (3, 2, 2)
 
 
 def history(tmp_path: Path, terms: Terms = TERMS) -> Path:

@@ -31,11 +31,12 @@ from elastic_run.rendezvous.node_reasons import (
     LeaseExpired,
     PreemptionNotice,
     ProcessGone,
+    ReturnWanted,
     ServersLost,
     StartFailed,
     Unfit,
 )
-from elastic_run.rendezvous.reasons import NodeFailed, OutOfMemory, WorkerFailed
+from elastic_run.rendezvous.reasons import NodeFailed, OutOfMemory, RestartsSpent, WorkerFailed
 from elastic_run.rendezvous.round import Cause
 
 from ....sampling import examples
@@ -446,6 +447,14 @@ class TestTheEnd:
         rows = (("b", StartFailed("port 5 is taken")), ("a", ServersLost("rows are gone")))
         lost = judge(Evidence(1, (failed("b", "ServerGone: rows are gone"),), (("c", LeaseExpired()),), problems=rows))
         assert fatal(charge(Tally(), lost), lost, 9, 0) == ("failed", NodeFailed("a", ServersLost("rows are gone")))
+
+    def test_comes_after_the_last_restart_where_the_job_goes_back_to_a_checkpoint(self) -> None:
+        wanted = ReturnWanted("rows are gone: the job goes back")
+        rows = (("b", StartFailed("port 5 is taken")), ("a", wanted))
+        found = judge(Evidence(1, (failed("b", LOST_PEER),), (("c", LeaseExpired()),), problems=rows))
+        assert (found.cause, found.reason, found.node) == ("failure", wanted, "a")
+        assert fatal(tally := charge(Tally(), found), found, 1, 1) is None
+        assert fatal(tally, found, 0, 0) == ("failed", RestartsSpent(wanted, 1, 0))
 
     def test_never_comes_by_losses_departures_and_joins(self) -> None:
         assert fatal(Tally(lost=999, left=999, joined=999, problems=999), INCIDENT, 0, 1) is None

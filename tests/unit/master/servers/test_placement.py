@@ -35,6 +35,8 @@ class ServersCluster:
         self.table = SlotTable()
         self.rows: list[set[str]] = [set() for _ in range(SLOTS)]
         self.lives = 0
+        self.checkpoint = 0  # the last that is whole
+        self.rows_from = 0  # the last round that was opened to go back
 
     @property
     def present(self) -> list[RunningServer]:
@@ -46,7 +48,7 @@ class ServersCluster:
         while True:
             away = [each.incarnation for each in self.running.values() if self.nodes.get(each.node) == "away"]
             places = [node for node, does in self.nodes.items() if does != "leaving"]
-            after = plan_slots(self.table, self.present, places, self.wanted, away)
+            after = plan_slots(self.table, self.present, places, self.wanted, away, self.checkpoint, self.rows_from)
             if after is self.table:
                 return tables
             tables += 1
@@ -77,7 +79,7 @@ class ServersCluster:
         for number, node in wanted.items():
             if number not in self.running and node in self.nodes and (not numbers or number in numbers):
                 self.lives += 1
-                self.running[number] = RunningServer(number, f"life {self.lives}", node)
+                self.running[number] = RunningServer(number, f"life {self.lives}", node, rows_from=self.table.rows_from)
 
     def copied(self, numbers: Iterable[int]) -> None:
         """These servers have given whole copies of all that others join for."""
@@ -215,6 +217,53 @@ def test_without_a_backup_the_loss_of_a_server_is_said_with_its_number_and_node(
     cluster.plan()
     assert cluster.table.lost == ("parameter server 1 on node B has gone, and the only copy of its rows with it")
     assert cluster.table.serves and cluster.plan() == 0
+
+
+def test_where_a_checkpoint_is_whole_the_loss_of_rows_is_a_table_without_slots_until_a_round_is_opened() -> None:
+    cluster = settled("AB", 2, 2, 1)
+    cluster.checkpoint = 7
+    before = cluster.table
+    cluster.die(0)
+    cluster.crash("B")
+    cluster.plan()
+    lost = cluster.table
+    assert lost.goes_back and not lost.serves and lost.restore == 7 and not lost.servers
+    assert lost.places == before.places and "server 0 on node A has gone" in lost.lost
+    assert cluster.plan() == 0
+    cluster.rows_from = 4
+    cluster.plan()
+    assert not cluster.table.lost and cluster.table.rows_from == 4 and not cluster.table.serves
+
+
+def test_who_ran_before_the_job_went_back_gets_no_slot_again() -> None:
+    cluster = settled("ABC", 3, 3, 0)
+    cluster.checkpoint = 7
+    cluster.die(1)
+    cluster.plan()
+    cluster.rows_from = 2
+    cluster.plan()
+    assert len(cluster.running) == 3 and not cluster.table.serves
+    for number in range(3):
+        cluster.die(number)
+    cluster.settle()
+    assert cluster.table.serves and {each.incarnation for each in cluster.table.servers} == {
+        each.incarnation for each in cluster.running.values()
+    }
+    assert {each.rows_from for each in cluster.table.servers} == {2}
+
+
+def test_a_job_whose_rows_are_lost_again_goes_back_again_with_another_round() -> None:
+    cluster = settled("A", 1, 1, 0)
+    cluster.checkpoint = 7
+    for round in (2, 5):
+        cluster.die(0)
+        cluster.plan()
+        assert cluster.table.goes_back and cluster.table.rows_from < round
+        cluster.rows_from = round
+        cluster.plan()
+        cluster.die(0)
+        cluster.settle()
+        assert cluster.table.serves and cluster.table.rows_from == round and not cluster.table.lost
 
 
 def test_a_server_that_may_come_back_is_not_lost_yet() -> None:

@@ -7,15 +7,16 @@ from typing import Any
 
 import pytest
 
-from elastic_run.master.servers.placement import ServersWanted
+from elastic_run.master.servers.placement import ServersWanted, lose_rows
 from elastic_run.master.servers.slot_keeper import PATIENCE, Absences, SlotKeeper
 from elastic_run.master.servers.slot_table import NOBODY, SLOTS, RunningServer, SlotTable
 from elastic_run.rendezvous import election
 from elastic_run.rendezvous.base.errors import Deposed, MaybeApplied, StoreUnavailable
 from elastic_run.rendezvous.base.frozen import replace
-from elastic_run.rendezvous.header import Leader
+from elastic_run.rendezvous.header import Header, Leader
 from elastic_run.rendezvous.keys import Keys
 from elastic_run.rendezvous.member import Fingerprint, Member, Report, State
+from elastic_run.rendezvous.reasons import NoChange
 from elastic_run.rendezvous.store.contract import Compare, Delete, Event, Listing, Operation, Put, TxnResult
 from elastic_run.rendezvous.store.memory_store import MemoryStore
 from elastic_run.rendezvous.store.waits import Waits
@@ -389,6 +390,29 @@ def test_rows_that_nobody_brings_back_are_lost_and_said_to_be() -> None:
         assert not (await job.table()).lost
         await asyncio.sleep(0.2 * PATIENCE)
         assert (await job.table()).lost.startswith("parameter server 1 on node B has gone")
+
+    simulate(scenario, 2, 2, 0)
+
+
+def test_rows_begin_again_for_the_round_that_is_opened_for_it_whoever_leads_then() -> None:
+    async def scenario(job: Job) -> None:
+        await job.lead()
+        await job.come("A", "B")
+        before = await job.table()
+        lost = lose_rows(before, "rows are lost", 7)
+        await job.store.txn([], [Put(KEYS.slots, encode(lost))])
+        await quiet()
+        await job.lead("another")
+        await job.start("A", "B")
+        assert await job.table() == lost
+        header = Header(3, "run", "open", "failure", NoChange(), FINGERPRINT, rows_from=3)
+        await job.store.txn([], [Put(KEYS.round, encode(header))])
+        await quiet()
+        after = await job.table()
+        assert (after.rows_from, after.restore, after.lost, after.primary) == (3, 7, "", ())
+        for server in (await job.servers()).values():
+            await job.register(replace(server, incarnation=f"new {server.number}", rows_from=3))
+        assert await job.held() == {0, 1} and job.said[-1] == "tables begin again with checkpoint 7"
 
     simulate(scenario, 2, 2, 0)
 

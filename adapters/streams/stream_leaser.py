@@ -1,0 +1,81 @@
+"""A process's side of a stream's ledger: while there is nothing to lease, it looks at the source."""
+
+import time
+from dataclasses import dataclass, field, replace
+
+from ...master.data.ledger import DONE, Mark
+from ..client import pushes
+from ..client.ledger_client import Leaser
+from .watched_source import LOOK_SECONDS, Gap, WatchedSource
+
+IDLE_SECONDS = 0.5
+"""So often a worker without a shard asks the master, whose other workers may have given something back."""
+
+
+@dataclass(eq=False)
+class StreamLeaser(Leaser):
+    """See `Leaser`.
+
+    Attributes:
+        watched: the source; it is always given.
+        patience: seconds that the next shard is waited for; None: until there is one.
+        stopped: no more are wanted.
+        gaps: by shard index, what was gone of a lease and is not told yet.
+    """
+
+    watched: WatchedSource | None = None
+    patience: float | None = None
+    stopped: bool = False
+    gaps: dict[int, list[Gap]] = field(default_factory=dict[int, list[Gap]])
+
+    def _exchange(self, wants: int, release: tuple[int, ...] = ()) -> None:
+        """With what the source has by now, where leases are wanted."""
+        assert self.watched is not None
+        known = self.watched.find_news() if wants else ()
+        self.watched.take_as_told(known)
+        marks = self._outgoing()
+        self._send(replace(self._numbered("exchange"), marks=marks, release=release, wants=wants, known=known))
+
+    def _outgoing(self) -> tuple[Mark, ...]:
+        """With what was gone of each shard, once the mark is beyond it."""
+        marks: list[Mark] = []
+        for mark in super()._outgoing():
+            gaps = self.gaps.pop(mark.shard_index, [])
+            rest = [gap for gap in gaps if mark.offset != DONE and gap.stop > mark.offset]
+            if rest:
+                self.gaps[mark.shard_index] = rest
+            marks.append(replace(mark, lost=sum(gap.count for gap in gaps if gap not in rest)))
+        return tuple(marks)
+
+    def _fill(self) -> bool:
+        """Waits until there is something in the queue; False where nothing came in time, or nothing will."""
+        deadline = None if self.patience is None else time.monotonic() + self.patience
+        while not self.stopped and not self.queue:
+            if self.outstanding:
+                self._settle()
+            elif self.ended:
+                self._all_done()
+                break
+            elif self.dry and not self._await_news(deadline):
+                break
+            else:
+                self.dry = False
+                self._exchange(self._wants())
+        if self.stopped or not self.queue:
+            self.flush()
+            return False
+        return True
+
+    def _await_news(self, deadline: float | None) -> bool:
+        """Waits until the master is to be asked again; False where the time is over before."""
+        assert self.watched is not None
+        pushes.rest()
+        again = self.sent + IDLE_SECONDS
+        while not self.stopped and not self.watched.find_news():
+            now = time.monotonic()
+            if deadline is not None and now >= deadline:
+                return False
+            if now >= again:
+                return True
+            time.sleep(min(LOOK_SECONDS, again - now))
+        return not self.stopped
