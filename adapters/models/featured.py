@@ -25,7 +25,7 @@ from ..features.inference import infer_features, looks_at
 from ..features.serving import FittedFeatures, numbers_of
 from ..features.summary import ColumnLook, Summary
 from ..readers.contract import Columns
-from ..readers.opened import RecordFiles, RecordShard
+from ..readers.opened import RecordFiles
 from ..torch.checkpoint import read_part
 from .commands import ModelTask
 from .errors import BadModel
@@ -203,7 +203,7 @@ class _Pieces:
                 path = self.folder / f"{shard.key}.json"
                 if not path.exists() and not result.exists():
                     summary = Summary(self.looks)
-                    summary.add(cast(RecordShard, shard).read())
+                    summary.add(shard.read())
                     with suppress(FileNotFoundError):  # others have merged all, this one too: two ranks had it
                         write_whole(path, summary.to_json())
                 shard.done()

@@ -8,7 +8,7 @@ are in them; then no position is restored, because it might be another than thei
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
@@ -216,7 +216,7 @@ def batches(data: RecordShards, size: int) -> Iterator[tuple[RecordShard, int, i
     """A shard, and which of its records are the next batch."""
     for shard in data:
         for begin in range(0, len(shard), size):
-            yield cast(RecordShard, shard), begin, min(begin + size, len(shard))
+            yield shard, begin, min(begin + size, len(shard))
 
 
 def add_up(parameters: Sequence[nn.Parameter], taken: int, count: int, loss: float) -> tuple[int, float, float]:
