@@ -64,7 +64,9 @@ def _names_of(folder: Path, within: Path) -> Iterator[str]:
                 continue
             if each.is_dir(follow_symlinks=False):
                 yield from _names_of(folder, within / each.name)
-            elif Path(each.name).suffix.lower() in EXTENSIONS:
+            elif Path(each.name).suffix.lower() in EXTENSIONS and not each.is_dir():
+                if not each.is_file():
+                    raise BadFiles(f"{folder / within / each.name} is no file, or a link to none: remove it")
                 yield str(within / each.name)
     except OSError as error:
         raise BadFiles(f"the folder {folder / within} cannot be read: {reason(error)}") from None

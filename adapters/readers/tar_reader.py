@@ -119,7 +119,9 @@ class TarReader:
             if kind == "int64":
                 raise ValueError(f"there is no member {name!r} (kinds={{{name!r}: 'float64'}} reads it as NaN)")
             return float("nan") if kind == "float64" else None
-        content = os.pread(descriptor, size, begin)
+        content = b""
+        while len(content) < size and (more := os.pread(descriptor, size - len(content), begin + len(content))):
+            content = content + more if content else more  # at most 2 GiB at once
         if len(content) != size:
             raise FileChanged(f"a tar file ends in the member {name!r}: it was cut off since it was opened")
         if kind == "bytes":
@@ -161,11 +163,9 @@ def _made_index(file: KnownFile) -> TarIndex:
         try:
             with tarfile.open(fileobj=opened, mode="r:") as archive:
                 members = [*_members(file, archive)]
-                end = os.pread(opened.fileno(), tarfile.BLOCKSIZE, archive.offset)  # pyright: ignore
+                _check_end(file, opened.fileno(), archive.offset)  # pyright: ignore
         except tarfile.TarError as error:
             raise BadFiles(f"{file.path} is no whole tar file: {error}") from None
-    if end.strip(b"\0") or len(end) not in (0, tarfile.BLOCKSIZE):  # tarfile takes it for the end
-        raise BadFiles(f"{file.path} is damaged at byte {archive.offset}: no member begins there")
     records = [(key, [*those]) for key, those in groupby(members, key=lambda each: each[0])]
     columns = sorted({name for _, name, _, _ in members})
     places = np.full((len(records), len(columns), 2), -1, np.int64)
@@ -178,14 +178,34 @@ def _made_index(file: KnownFile) -> TarIndex:
     return TarIndex([key for key, _ in records], columns, places)
 
 
+def _check_end(file: KnownFile, descriptor: int, at: int) -> None:
+    """Raises BadFiles where something else than zeros follows the last member: `tarfile` takes that for the end."""
+    end = os.pread(descriptor, tarfile.BLOCKSIZE, at)
+    if len(end) < tarfile.BLOCKSIZE:
+        raise BadFiles(f"{file.path} is cut off: the block of zeros that ends a tar file is missing")
+    if end.strip(b"\0"):
+        raise BadFiles(f"{file.path} is damaged at byte {at}: no member begins there")
+    while rest := os.pread(descriptor, 1 << 20, at):
+        if rest.strip(b"\0"):
+            raise BadFiles(f"{file.path} goes on after its end, at byte {at}: give each tar file by itself")
+        at += len(rest)
+
+
 def _members(file: KnownFile, archive: tarfile.TarFile) -> Iterator[tuple[str, str, int, int]]:
     """Key, extension, first byte and size of each file in the archive whose name has a dot."""
     for member in archive:
         archive.members = []  # type: ignore[attr-defined]  # or it keeps them all
         path = PurePosixPath(member.name)
         stem, dot, extension = path.name.partition(".")
-        if not member.isreg() or not stem or not dot or path.name.startswith("._"):
+        if not stem or not dot or not (member.isreg() or member.islnk() or member.issym()) or extension == KEY:
             continue
+        if not member.isreg():
+            raise BadFiles(
+                f"{file.path} has a link in place of the member {member.name!r}: make it with --hard-dereference and "
+                "--dereference"
+            )
+        if member.size < 0:
+            raise BadFiles(f"{file.path} is damaged: {member.name!r} has {member.size} bytes")
         if member.sparse is not None:
             raise BadFiles(f"{file.path} has a sparse member, {member.name!r}: make it without --sparse")
         if member.offset_data + member.size > file.size:

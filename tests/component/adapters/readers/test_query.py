@@ -1,5 +1,6 @@
 """A query of DuckDB as records: it runs once for the same text and files."""
 
+import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -23,6 +24,21 @@ def test_a_query_runs_once_for_the_same_text_and_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "source", ["'d/**/*.csv'", "read_csv(['d/*/*/a.csv'], nullstr='*')", "'file://{here}/d/e/f/a.csv'", "'d/e/f/a.csv'"]
+)
+def test_rows_are_those_of_the_files_as_they_are(source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for folder in ("one", "two"):  # relative names in another working folder are other files
+        (tmp_path / folder / "d/e/f").mkdir(parents=True)
+        monkeypatch.chdir(tmp_path / folder)
+        for value in ("1", "2"):
+            path = Path("d/e/f/a.csv")
+            path.write_text(f"n\n{folder}{value}\n")
+            os.utime(path, ns=(int(value), int(value)))
+            text = f"SELECT * FROM {source.format(here=Path.cwd())}"
+            assert data.query(text, tmp_path / "rows").read([0])["n"] == [f"{folder}{value}"]
+
+
+@pytest.mark.parametrize(
     ("text", "why"),
     [
         ("SELECT 1; SELECT 2", "a query is one SELECT, and here are 2"),
@@ -31,6 +47,8 @@ def test_a_query_runs_once_for_the_same_text_and_files(tmp_path: Path) -> None:
         ("SELECT * FROM 'none.parquet'", "No files found"),
         ("SELECT * FROM 'https://localhost:1/a.parquet'", "httpfs"),
         ("SELECT * FROM paths", "paths does not exist"),
+        ("SELECT * FROM read_csv('a' || '.csv')", "must name its files by texts"),
+        ("SELECT * FROM query('SELECT 1')", "hides which files it reads"),
     ],
 )
 def test_what_is_no_query_is_refused_and_leaves_nothing(text: str, why: str, tmp_path: Path) -> None:
