@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 SEED = "the seed is a hash of the parameters' names, shapes and groups in the optimizer; a checkpoint has it, too"
 
-LOADED = "would change this worker alone, for the next pull undoes it: load the model before on_servers, with a new optimizer"
+LOADED = "would change this worker alone, for the next pull undoes it: load before on_servers, with a new optimizer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +136,8 @@ class DenseParameters:
     def _check_process(self) -> None:
         if self._pid != os.getpid():
             raise TableMisused(
-                "on_servers: this process was forked from the one that trains the model, and has the parameters as they "
-                "were then: pull and train in that one"
+                "on_servers: this process was forked from the one that trains the model, and has the parameters of "
+                "that time: pull and train in that one"
             )
 
     def _pull_due(self, *, trains: bool) -> None:
