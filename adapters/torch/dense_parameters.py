@@ -90,7 +90,8 @@ class DenseParameters:
         compiler: Any = torch.compiler  # torch has no type for what follows
         for module in model.modules():
             module.register_forward_pre_hook(compiler.disable(pull_before))
-            module.register_load_state_dict_pre_hook(check_loaded)
+            untyped: Any = module  # as above
+            untyped.register_load_state_dict_pre_hook(check_loaded)
         check_optimizers()
         optimizer.register_load_state_dict_pre_hook(refuse_state)
         optimizer.register_step_pre_hook(self._take_gradients)
