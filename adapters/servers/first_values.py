@@ -5,6 +5,7 @@ is the first there. So workers claim first, with a push into one row, whose clai
 """
 
 import secrets
+import sys
 import time
 
 import numpy as np
@@ -16,6 +17,9 @@ from .specs import SGD, TableSpec, Zeros
 
 SECONDS = 30.0
 """That the first worker's values may take from its claim on. Then it is taken for lost, and others push theirs, too."""
+
+QUIET = 3.0
+"""Seconds of them, after which a person is told what is waited for."""
 
 PAUSE = 0.02
 """Seconds until a worker looks again whether the values are there: servers tell nobody."""
@@ -64,8 +68,13 @@ def _are_there(client: ServersClient, table: str) -> bool:
 
 
 def _await_values(client: ServersClient, table: str) -> bool:
-    until = time.monotonic() + SECONDS
+    begun = time.monotonic()
+    until, told_at = begun + SECONDS, begun + QUIET
     while not _are_there(client, table):
+        if time.monotonic() > told_at:
+            told_at = until + SECONDS
+            words = f"values of table {table!r}: the worker that came first has not pushed them; {SECONDS:g} s at most"
+            print(f"[elastic-run] this worker waits for the first {words}", file=sys.stderr, flush=True)
         if time.monotonic() > until:
             return False
         time.sleep(PAUSE)

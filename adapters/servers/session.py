@@ -277,6 +277,10 @@ class ServersClient:
                 raise TableMisused(f"table {table!r}: {UNPUSHED}")
             waiting.append(AwaitedGradient(distinct, gradient, may_come))
 
+    def has_waiting(self, table: str) -> bool:
+        """Whether gradients of it wait for the name of their records."""
+        return bool(self._pulled[table])
+
     def check_step(self, optimizer: int, *, scaled: bool = False) -> None:
         """Before a step of that optimizer. Raises TableMisused at its second, where nothing was ever pushed.
 

@@ -241,8 +241,9 @@ class TableSpec:
                     raise TableMisused(f"{what}: {each.code}({field.name}={number!r}) must be a finite number")
                 least, below = BOUNDS.get(field.name, (-math.inf, math.inf))
                 if not least <= number < below or (field.name == "lr" and not number):
+                    side = "above" if field.name == "lr" else "at least"
                     raise TableMisused(
-                        f"{what}: {each.code}({field.name}={number!r}) must be at least {least:g} and below {below:g}"
+                        f"{what}: {each.code}({field.name}={number!r}) must be {side} {least:g} and below {below:g}"
                     )
 
     def _check_limit(self, what: str) -> None:

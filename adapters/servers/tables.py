@@ -206,7 +206,7 @@ def check_usable(spec: TableSpec, gradients: Array) -> None:
         raise TableMisused(
             f"table {spec.name!r}: a gradient is not a finite number{_BOUNDED.get(spec.dtype, '')}; nothing of this "
             "push was applied, its gradients are dropped, and its records are not marked. Compute them again, or "
-            "declare the table with unusable='skip' to leave such rows out"
+            "leave such rows out, which a table with unusable='skip' does by itself"
         )
 
 

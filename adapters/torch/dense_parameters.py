@@ -1,6 +1,8 @@
 """All parameters of a model on the job's servers: workers train it asynchronously, each with a copy of its own."""
 
 import hashlib
+import os
+import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +19,10 @@ from .server_steps import SCHEDULED, ServerStep, check_fresh, read_step
 
 if TYPE_CHECKING:
     from ..servers.server_events import Array
+
+SEED = "the seed is a hash of the parameters' names, shapes and groups in the optimizer; a checkpoint has it, too"
+
+LOADED = "would change this worker alone, for the next pull undoes it: load before on_servers, with a new optimizer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +53,16 @@ class DenseParameters:
     ) -> None:
         named = list_parameters(model, optimizer, name)
         self._client = servers_client()
-        if any(each.name.startswith(f"{name} ") for each in self._client.specs):
-            raise TableMisused(f"on_servers: there is a model {name!r} already: give this one another name=")
+        self._pid = os.getpid()
+        if any(each.name == f"{name} begins" for each in self._client.specs):
+            raise TableMisused(
+                f"on_servers: this process has put a model {name!r} on servers before: give this one another name="
+            )
         self._parameters = [each for _, each in named]
         self._pull_every = pull_every
-        self._sums: dict[tuple[int, ...], Array] = {}
-        """By parameters, the gradients that wait for the name of their records."""
         self._without: list[tuple[Tensor, Tensor]] = []
         """Parameters, and their gradients, while a step of the optimizer changes nothing."""
-        self._begin(optimizer, name, _seed_of(named), max_staleness)
+        self._begin(optimizer, name, _seed_of(named, optimizer), max_staleness)
         self.pull()
         self._follow(model, optimizer)
 
@@ -63,12 +70,30 @@ class DenseParameters:
         """From now on."""
 
         def pull_before(module: nn.Module, _: Any) -> None:  # a function: whoever copies a model would copy an object
-            self._pull_due(trains=module.training and torch.is_grad_enabled())
+            if self._pid == os.getpid():  # a process that was forked has the parameters as they were then
+                self._pull_due(trains=module.training and torch.is_grad_enabled())
 
+        def check_loaded(module: nn.Module, state: dict[str, Any], prefix: str, *_: Any) -> None:
+            if module in own and any(f"{prefix}{path}" in state for path in own[module]):
+                raise TableMisused(f"on_servers: load_state_dict {LOADED}")
+
+        def refuse_state(*_: Any) -> None:
+            raise TableMisused(f"on_servers: load_state_dict of the optimizer {LOADED}")
+
+        served = {id(each) for each in self._parameters}
+        own = weakref.WeakKeyDictionary(  # a copy of the model has the same hooks
+            {
+                module: [path for path, each in module.named_parameters(recurse=False) if id(each) in served]
+                for module in model.modules()
+            }
+        )
         compiler: Any = torch.compiler  # torch has no type for what follows
         for module in model.modules():
             module.register_forward_pre_hook(compiler.disable(pull_before))
+            untyped: Any = module  # as above
+            untyped.register_load_state_dict_pre_hook(check_loaded)
         check_optimizers()
+        optimizer.register_load_state_dict_pre_hook(refuse_state)
         optimizer.register_step_pre_hook(self._take_gradients)
         optimizer.register_step_post_hook(self._end_step)
 
@@ -92,7 +117,7 @@ class DenseParameters:
             first = spec_of_first_values(f"{name} begins", COLUMNS, seed)
             agreed = agree_on_first_values(self._client, first, mine)
         except TableMisused as error:
-            hint = " (the seed is a hash of the parameters' names and shapes)" if " seed " in str(error) else ""
+            hint = f" ({SEED})" if " seed " in str(error) else ""
             raise TableMisused(f"on_servers: model {name!r} cannot be on servers: {error}{hint}") from None
         self._first = [agreed[self._rows.list_ids(each.members)] for each in self._groups]
 
@@ -104,8 +129,17 @@ class DenseParameters:
 
         Raises:
             elastic_run.exceptions.ServerGone: a server does not answer.
+            elastic_run.exceptions.TableMisused: this process was forked from the one that called `on_servers`.
         """
+        self._check_process()
         self._pull(trains=False)
+
+    def _check_process(self) -> None:
+        if self._pid != os.getpid():
+            raise TableMisused(
+                "on_servers: this process was forked from the one that trains the model, and has the parameters of "
+                "that time: pull and train in that one"
+            )
 
     def _pull_due(self, *, trains: bool) -> None:
         """As `pull`, at each `pull_every`th step, and before the first; waits for slower workers where it `trains`."""
@@ -132,16 +166,20 @@ class DenseParameters:
         Args:
             args, kwargs: of `step`: the optimizer, perhaps a closure.
         """
+        from ..servers.session import UNPUSHED
+
+        self._check_process()
         if len(args) > 1 or kwargs:
             raise TableMisused("on_servers: step(closure) computes gradients too late: call backward() before step()")
         steps = [read_step(optimizer, each) for each in optimizer.param_groups]
         if len(steps) != len(self._groups):
             raise TableMisused("on_servers: the optimizer got another group of parameters: give it all of them before")
+        if any(step.optimizer != group.begun.optimizer for group, step in zip(self._groups, steps, strict=True)):
+            raise TableMisused(f"on_servers: {SCHEDULED}")
+        if any(self._client.has_waiting(each.table.name) for each in self._groups):
+            raise TableMisused(f"on_servers: {UNPUSHED}")
         for group, step in zip(self._groups, steps, strict=True):
-            if step.optimizer != group.begun.optimizer:
-                raise TableMisused(f"on_servers: {SCHEDULED}")
             self._add_gradients(group, step)
-        self._client.check_step(id(self))
         if self._pull_every == 1:
             self._without = [(each, each.grad) for each in self._parameters if each.grad is not None]
             for parameter, _ in self._without:
@@ -159,12 +197,7 @@ class DenseParameters:
         if not chosen:
             return
         rows = self._rows.cut_values(chosen, gradients)
-        if chosen in self._sums:
-            self._sums[chosen] += rows
-            return
-        self._sums[chosen] = rows
-        ids = self._rows.list_ids(chosen)
-        self._client.await_gradient(group.table.name, ids, lambda: self._sums.pop(chosen, None))
+        self._client.await_gradient(group.table.name, self._rows.list_ids(chosen), lambda: rows)
 
 
 def on_servers(
@@ -235,9 +268,10 @@ def list_parameters(model: nn.Module, optimizer: Optimizer, name: str) -> list[t
     return named
 
 
-def _seed_of(named: Sequence[tuple[str, nn.Parameter]]) -> int:
-    """By which servers find out that ranks have different models."""
-    words = repr([(path, tuple(each.shape)) for path, each in named])
+def _seed_of(named: Sequence[tuple[str, nn.Parameter]], optimizer: Optimizer) -> int:
+    """By which servers find out that ranks, or a checkpoint, have another model, or other groups of its parameters."""
+    groups = {id(each): number for number, group in enumerate(optimizer.param_groups) for each in group["params"]}
+    words = repr([(path, tuple(each.shape), groups[id(each)]) for path, each in named])
     return int.from_bytes(hashlib.sha256(words.encode()).digest()[:7])
 
 

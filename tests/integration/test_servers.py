@@ -325,7 +325,7 @@ def test_what_a_script_does_wrong_is_said(tmp_path: Path) -> None:
         "call shard.progress(n), shard.done() or loader.commit(), or commit() of an ElasticBatchSampler",
         "ids are torch.float32, and must be torch.int64",
         "table 't' is there already, with columns 2 in place of 3",
-        "SGD(lr=-1.0) must be at least 0",
+        "SGD(lr=-1.0) must be above 0",
         "mode='max' must be sum or mean",
         "Call done() of a shard before the next",
     )
