@@ -19,6 +19,7 @@ LONGEST_SECONDS = 60.0
 MODULES = (
     "..elastic_agent.diagnosis.looks",
     "..elastic_agent.memory_holder",
+    "..master.data.left_shards",
     "..master.data.shard",
     "..master.diagnosis.ends",
     "..master.diagnosis.replacement",

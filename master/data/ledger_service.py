@@ -24,7 +24,6 @@ from ...rendezvous.store.limits import MAX_REQUEST_BYTES
 from ...rendezvous.store.waits import Waits
 from .current_round import Current
 from .ledger import Answer, Ledger, Progress, Request, State, Tracking, fresh, ledger_of, named
-from .left_shards import describe_left
 from .stored_ledger import BadState, read, written
 
 PATIENCE = 10.0
@@ -144,6 +143,8 @@ class Ledgers:
             return ""
         entries = await self._read(current.run) if reads and self._entries is None else self._entries or {}
         self._turn(entries, entries, current)
+        from .left_shards import describe_left  # here: loaded after the workers have begun
+
         return describe_left(entry.ledger.state for entry in entries.values() if entry.ledger)
 
     async def answer(self, request: Request, caller: Caller) -> Answer:

@@ -429,13 +429,13 @@ async def test_a_worker_is_told_of_the_jobs_servers_by_the_version_that_it_knows
 
     waits: list[RankWait] = []
 
-    async def tell(version: int, wait: RankWait) -> str:
+    async def tell(version: int, wait: RankWait, round: int) -> str:
         waits.append(wait)
-        return f"newer than {version}"
+        return f"newer than {version}, in round {round}"
 
     with_servers = replace(side.handler, servers=tell)
     call = Call("servers", 1, rank=2, steps=3, awaits=(1,), seconds=4.5)
-    assert await with_servers.answer(call) == Back(told="newer than 3")
+    assert await with_servers.answer(call) == Back(told="newer than 3, in round 1")
     assert waits == [RankWait(2, (1,), 4.5)]
 
 
