@@ -107,6 +107,7 @@ INNOCENT: tuple[Fault, ...] = tuple(
         ("everyone_computes", "long step of all"),
         ("short_pauses", "short pauses"),
         ("slow_start", "slow start"),
+        ("alarm", "alarm of its own"),
     )
 )
 

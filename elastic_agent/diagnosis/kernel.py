@@ -16,7 +16,16 @@ import struct
 import time
 from collections.abc import Iterable, Mapping
 
-from ...master.diagnosis.evidence import MAX_CHILDREN, MAX_SOCKETS, Blocked, Child, Disk, Socket, ThreadState
+from ...master.diagnosis.evidence import (
+    MAX_CHILDREN,
+    MAX_SIGNALS,
+    MAX_SOCKETS,
+    Blocked,
+    Child,
+    Disk,
+    Socket,
+    ThreadState,
+)
 from ...rendezvous.base.frozen import dataclass, replace
 from ...rendezvous.host.control_groups import folders_of, memory_limit, used_memory
 from ..processes import guardian
@@ -57,6 +66,10 @@ _DEADLINES = {
     "rt_sigtimedwait": 2,
 }  # fmt: skip
 """Which argument of a call points to the time at which it ends."""
+_FUTEX_PRIVATE = 128
+MAX_WAITERS = 10_000
+"""For one semaphore: a larger number is something else."""
+
 _FUTEX_WAIT = 0
 """The operation whose time is from now on; that of others is of a clock."""
 
@@ -129,7 +142,8 @@ def children(pid: int) -> tuple[Child, ...]:
             name = ""
             with contextlib.suppress(OSError):
                 name = _read(f"/proc/{each.pid}/comm").strip()
-            found.append(Child(each.pid, name[:100], each.state, each.used, channel(each.pid), blocked(each.pid, {})))
+            waits = channel(each.pid), blocked(each.pid, {})
+            found.append(Child(each.pid, name[:100], each.state, each.used, *waits, handled_signals(each.pid)))
             if len(found) >= MAX_CHILDREN:
                 break
     return tuple(found)
@@ -247,7 +261,7 @@ def blocked(pid: int, sockets: Mapping[int, Socket], thread: int | None = None) 
 
 def _blocked(pid: int, thread: int, call: str, values: list[int], sockets: Mapping[int, Socket]) -> Blocked:
     if call == "futex":
-        return Blocked(call, "lock")
+        return Blocked(call, "lock", semaphore=_is_semaphore(pid, values))
     if call in ("wait4", "waitid"):
         return Blocked(call, "child")
     if call in ("nanosleep", "clock_nanosleep"):
@@ -263,6 +277,14 @@ def _blocked(pid: int, thread: int, call: str, values: list[int], sockets: Mappi
         descriptors = _polled(pid, call, values)
         return _on(pid, thread, call, descriptors, sockets) if descriptors else Blocked(call, "time")
     return Blocked(call)
+
+
+def _is_semaphore(pid: int, values: list[int]) -> bool:
+    """Whether a futex is that of a semaphore of the C library's, in memory that its process shares with none."""
+    if not values[1] & _FUTEX_PRIVATE or values[0] % 16:  # allocated by itself
+        return False
+    value, waiters, shared, rest = struct.unpack("=IIII", _memory(pid, values[0], 16) or b"\xff" * 16)
+    return value == shared == rest == 0 < waiters <= MAX_WAITERS
 
 
 def _ends(pid: int, call: str, values: list[int]) -> float | None:
@@ -403,6 +425,15 @@ def waits(pid: int) -> int | None:
         found = re.search(r"^voluntary_ctxt_switches:\s+(\d+)", _read(f"/proc/{pid}/status"), re.M)
         return int(found[1]) if found else None
     return None
+
+
+def handled_signals(pid: int) -> tuple[int, ...]:
+    """Those for which `pid` has handlers; none where that is not known."""
+    with contextlib.suppress(OSError):
+        found = re.search(r"^SigCgt:\s+([0-9a-f]+)", _read(f"/proc/{pid}/status"), re.M)
+        mask = int(found[1], 16) if found else 0
+        return tuple(each for each in range(1, MAX_SIGNALS + 1) if mask >> (each - 1) & 1)
+    return ()
 
 
 def memory() -> tuple[int, int]:

@@ -378,6 +378,7 @@ def _with_details(brief: Worker, sockets: Mapping[int, Socket]) -> Worker:
         descriptor_limit=limit,
         threads=used.threads if used else 0,
         resident=used.resident if used else 0,
+        signals=kernel.handled_signals(brief.pid),
     )
 
 

@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ...adapters.contract import Service
 from ...adapters.servers.job_servers import ServerOrders
+from ...master.diagnosis.evidence import HALTED
 from ...master.machine.parameter_servers import ServerMeasure, ServerReport, ServerState
 from ...master.servers.slot_table import RunningServer
 from ...rendezvous.base.frozen import dataclass
 from ...rendezvous.wire.values import encode
 from ..workers.services import GRACE_SECONDS, Services
-from .silence import HALTED, PAUSE, WORKING, await_silence, read_activity, read_resident
+from .silence import PAUSE, WORKING, await_silence, read_activity, read_resident
 
 ANSWERED = 2.0 + PAUSE
 """Seconds for which an answer counts as one of a moment ago: this process may be late itself."""

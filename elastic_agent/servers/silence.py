@@ -22,9 +22,6 @@ stands still for a fork, the more the more memory it has."""
 WORKING = "RD"
 """States of a process, as /proc has them, in which it does not wait for an event."""
 
-HALTED = "Tt"
-"""States of one that is stopped."""
-
 PREFIX = struct.Struct("<I")
 """How long a message's head is, as in `adapters/servers/frames.py`, which loads numpy."""
 

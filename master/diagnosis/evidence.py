@@ -20,11 +20,18 @@ MAX_CHILDREN = 32
 MAX_SOCKETS = 256
 MAX_THREADS = 32
 """With Python code, of one look: the main thread is not among them."""
+MAX_SIGNALS = 64
 MAX_LINES = 8
 """Of a worker's last output, in a diagnosis."""
 
 MAX_TAIL = 200
 """The same, where only that is asked for."""
+
+HALTED = ("T", "t")
+"""States of a process that is stopped, as the kernel calls them."""
+
+DEAD = ("Z", "X")
+"""States of a process that has ended."""
 
 Brief = Annotated[str, Text(400)]
 """A path, a function or a line of output, cut by who writes it."""
@@ -78,6 +85,7 @@ class Blocked:
         sockets: those that it waits for, where it waits for connections.
         ends: seconds after which it ends by itself, at most; None: it does not, or that is not known.
         holders: the processes that hold the lock on a file for which it waits, as far as the kernel tells.
+        semaphore: it waits for a semaphore in memory of its process alone, as Python's locks are.
     """
 
     call: Name = ""
@@ -88,6 +96,7 @@ class Blocked:
     sockets: Annotated[tuple[Socket, ...], Count(MAX_SOCKETS)] = ()
     ends: float | None = None
     holders: Annotated[tuple[Number, ...], Count(MAX_CHILDREN)] = ()
+    semaphore: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,9 +158,18 @@ class Snapshot:
     threads: Annotated[tuple[ThreadState, ...], Count(MAX_THREADS)] = ()
 
 
+Signals = Annotated[tuple[Number, ...], Count(MAX_SIGNALS)]
+"""By their numbers."""
+
+
 @dataclass(frozen=True, slots=True)
 class Child:
-    """A descendant of a worker; `blocked`: what its main thread waits for."""
+    """A descendant of a worker.
+
+    Attributes:
+        blocked: what its main thread waits for.
+        signals: those for which it has handlers.
+    """
 
     pid: Number
     name: Brief
@@ -159,6 +177,7 @@ class Child:
     cpu: float
     channel: Name = ""
     blocked: Blocked = Blocked()
+    signals: Signals = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +199,7 @@ class Worker:
         last_lines: of its output, the last one last.
         throttled: seconds between the first look and the last for which its control group had used up its quota.
         servers: the parameter servers for which it waits, as it has told its agent a moment ago; None: it does not.
+        signals: those for which it has handlers, of Python or of native code.
     """
 
     rank: Number
@@ -201,6 +221,7 @@ class Worker:
     last_lines: Annotated[tuple[Brief, ...], Count(MAX_TAIL)] = ()
     throttled: float = 0.0
     servers: RankWait | None = None
+    signals: Signals = ()
 
     @property
     def blocked(self) -> Blocked:

@@ -70,7 +70,7 @@ WORKS: frozenset[Kind] = frozenset(("long-compute", "parameter-server"))
 
 _KINDS: Mapping[Kind, tuple[Domain, Outlook, str]] = {
     "stopped": ("host", "helps", "is stopped by a signal (SIGSTOP, a debugger or a freezer)"),
-    "deadlock": ("script", "may help", "waits for a lock that nobody releases"),
+    "deadlock": ("script", "may help", "waits for a lock, a queue, a thread or an event"),
     "mismatched-collective": ("script", "in vain", "is in another collective operation than the others"),
     "mismatched-messages": (
         "script",

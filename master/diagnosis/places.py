@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from typing import Literal
 
 from ...rendezvous.base.frozen import dataclass
+from . import signal_handlers
 from .calls import called
-from .evidence import Blocked, Child, Ends, Frame, Snapshot, Worker, end
+from .evidence import HALTED, MAX_THREADS, Blocked, Child, Ends, Frame, Snapshot, Worker, end
 from .frames import decides, deciding, is_in, script_frames, spot_of, waits_in_native_code
 
 What = Literal[
@@ -68,8 +69,11 @@ LOADERS = ("/torch/utils/data/", "/tensorflow/python/data/")
 PROCESSES = ("/multiprocessing/", "/concurrent/futures/", "/subprocess.py")
 """Of the standard library, what waits for a process that was started."""
 
-HALTED = ("T", "t")
-"""States of a process that is stopped."""
+MAX_WHERE = 300
+"""Characters of the words for one place: a line tells of several."""
+
+HEARTBEATS = ("/tqdm/_monitor",)
+"""Threads of libraries that wake up again and again, and end nobody's wait."""
 
 BUSY = 0.3
 """Of one processor: who uses more is computing."""
@@ -118,7 +122,8 @@ class Place:
         peers: ranks whose connections it waits for.
         still: nothing has moved between the first look and the last.
         spot: what is equal for workers that are in the same place, as far as stacks tell; empty without stacks.
-        sure: as far as can be seen, nothing ends its wait: no time-out, no other machine, no other thread or process.
+        sure: as far as can be seen, nothing ends its wait: no time-out, no other machine, no other thread or process,
+            and no handler of a signal.
         wakes: its main thread waits for what is to come from outside, and woke up meanwhile: something came, or it
             asked again.
         main: it is the place of its main thread.
@@ -128,6 +133,7 @@ class Place:
             sleeps there again and again, whatever it prints meanwhile.
         share: of the time for which it wanted a processor, that for which it had one.
         locked_by: the processes that hold the lock on a file for which it, or the process for which it waits, waits.
+        own_lock: the wait of native code in which it is is for a lock of its own process.
     """
 
     what: What
@@ -143,6 +149,7 @@ class Place:
     stays: bool = False
     share: float = 1.0
     locked_by: frozenset[int] = frozenset()
+    own_lock: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +249,9 @@ def place(network: str, worker: Worker, ends: Ends, bar: float = 0.0) -> Place:
     spot, on = spot_of(acting.frames), [acting.blocked] if what == "file lock" else []
     on += [each.blocked for each in worker.children] if what == "child" else []
     locked_by = frozenset(pid for each in on for pid in each.holders)
-    return Place(what, where, peers, still, spot, sure, wakes, acting is main, call, alone, stays, share, locked_by)
+    own_lock = acting.blocked.semaphore and bool(acting.frames) and waits_in_native_code(acting.frames)
+    is_main = acting is main
+    return Place(what, where, peers, still, spot, sure, wakes, is_main, call, alone, stays, share, locked_by, own_lock)
 
 
 _WAITS: frozenset[What] = frozenset(
@@ -300,9 +309,11 @@ def _acting(
                 return each, does, False
     if what == "lock" and any(map(_runs_native_code, others)):
         return main, "either", False  # for which an event loop waits, say
-    # A thread that wakes up by itself, or that a machine may wake up, may end the wait of the main one.
-    ended = any(does in (*_TELLS, "idle") or not _is_endless(each.blocked) for each, does in found)
-    ended = ended or any(each.blocked.on in _OUTSIDE or _is_timer(each) for each in others if each not in own)
+    # A thread that wakes up by itself, or that something outside may wake up, may end the wait of the main one.
+    ended = len(others) >= MAX_THREADS or any(_may_wake_up(each, does) for each, does in found)
+    ended = ended or any(_may_wake_up(each, _wait(each, frozenset(), worker)) for each in others if each not in own)
+    ended = ended or (bool(main.frames) and signal_handlers.may_end_wait(worker))
+    ended = ended or ((process is not None or what == "child") and signal_handlers.may_end_child_wait(worker))
     if process and _is_halted(process):
         return process, "stopped", True
     if process and (what == "child" or not main.frames):  # which does the work in its place
@@ -314,9 +325,6 @@ def _acting(
     return main, what, sure and (what in ("child", "loader") or _is_its_own_wait(main, what))
 
 
-_OUTSIDE = ("socket", "local socket", "listener", "pipe", "file")
-
-
 def _is_its_own_wait(track: _Track, what: What) -> bool:
     """For nothing outside its process: what an event loop waits for is not seen, nor who may end native code's wait."""
     return what == "sleep" or (what == "lock" and track.blocked.on == "lock")
@@ -325,12 +333,15 @@ def _is_its_own_wait(track: _Track, what: What) -> bool:
 def _runs_native_code(track: _Track) -> bool:
     """A thread, of a pool, say, that was given a function of a library, which waits: it may be for other ranks."""
     runs = track.frames and not track.child and track.frames[0].function.rpartition(".")[2] == "run"
-    return bool(runs) and not deciding(track.frames) and track.blocked == Blocked(track.blocked.call, "lock")
+    return bool(runs) and not deciding(track.frames) and track.blocked.on == "lock" and track.blocked.ends is None
 
 
-def _is_timer(track: _Track) -> bool:
-    """A thread that runs what it was given after a while, as `threading.Timer` does."""
-    return bool(track.frames) and deciding(track.frames) is None and not _is_endless(track.blocked)
+def _may_wake_up(track: _Track, what: What) -> bool:
+    """A thread, or the main one of a process, that comes on by itself, or once something outside comes."""
+    if track.child:  # a process by which the main thread has its data is judged by its own wait
+        return what in (*_TELLS, "idle") or not _is_endless(track.blocked)
+    rests = _is_its_own_wait(track, what) or (what == "loader" and track.blocked.semaphore)  # no process can end that
+    return not (rests and _is_endless(track.blocked)) and not is_in(track.frames, HEARTBEATS)
 
 
 def _is_halted(track: _Track) -> bool:
@@ -479,4 +490,5 @@ def _where(track: _Track, what: What) -> str:
         parts.append(f"{blocked.call} on {blocked.target}" if blocked.call else blocked.target)
     elif not frames and blocked.call:
         parts.append(f"in the system call {blocked.call}")
-    return ", ".join(parts)
+    where = ", ".join(parts)
+    return where if len(where) <= MAX_WHERE else f"{where[:MAX_WHERE]} ..."

@@ -30,10 +30,10 @@ from ...rendezvous.base.frozen import replace
 from ...rendezvous.base.plural import ranks
 from . import calls, limits
 from .awaited_servers import of_servers
-from .evidence import Answer, Frame, NodeEvidence, Worker
+from .evidence import DEAD, HALTED, Answer, Frame, NodeEvidence, Worker
 from .findings import MAX_FINDINGS, WORDS, Finding, Kind, Strength
 from .living import EndedRank, Rank, common_place, living_ranks, workers_of
-from .places import HALTED, WAITS_FOR_RANKS, What
+from .places import WAITS_FOR_RANKS, What
 
 TWICE = 1.7
 """Times as long as it may, from which who gives up and asks again is told apart from who gets something."""
@@ -92,11 +92,15 @@ _BY_THE_KERNEL: frozenset[What] = frozenset(("stopped", "disk", "memory"))
 _MAY_WAIT_FOR_RANKS: frozenset[What] = frozenset(("either", "file lock", "sleep", "signal", "file", "unknown"))
 """What a rank does that may wait for another one in a way that is not seen."""
 
+_UNPROVEN: Mapping[What, str] = {
+    "either": "waits for another rank or for a lock, in native code",
+    "signal": "waits for a signal",
+    "unknown": "waits",
+}
+"""What it does, where it is not named for that: the words of its kind say more."""
+
 _RESTS: frozenset[Kind] = frozenset(("deadlock", "sleeps", "silent-server", "blocked-pipe", "waits-for-child"))
 """Kinds of a rank that stands still, as one does by design that has nothing to do."""
-
-DEAD = ("Z", "X")
-"""States of a process that has ended."""
 
 
 def suspects(answers: Sequence[Answer], round: int) -> tuple[Finding, ...]:
@@ -397,8 +401,12 @@ def _standstill(living: Sequence[Rank], round: int) -> Finding:
         bare = "" if _has_stack(each.worker) else f" or a lock: there is no Python stack{why}"
         kind = _KINDS.get(each.place.what)
         does = WORDS[kind] if kind else "waits"
-        if each.place.what in ("either", *WAITS_FOR_RANKS):
+        if each.place.what in WAITS_FOR_RANKS or (bare and each.place.what == "either"):
             does = f"waits for another rank{bare}"
+        elif each.place.what == "either" and each.place.own_lock:
+            does = "waits for a lock of its own process"
+        else:
+            does = _UNPROVEN.get(each.place.what, does)
         groups.setdefault((does, each.place.where), []).append(each.worker.rank)
     shown = [f"{ranks(those)}: {_also(does, where)}" for (does, where), those in [*groups.items()][:4]]
     return Finding("standstill", None, "", "weak", "; ".join(shown), seconds=_since(living), round=round)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import sys
 from pathlib import Path
@@ -36,6 +37,9 @@ def test_a_rank_that_sleeps_is_named_and_the_job_fails_if_it_is_told_to(job: Clu
 
 def test_a_rank_in_a_deadlock_is_killed_and_the_job_goes_on_if_it_is_told_to(job: Cluster, tmp_path: Path) -> None:
     start(job, tmp_path, "lock_twice", 1, on_hang="restart", max_restarts=1)
+    job.wait_for_line(
+        job.master(), r"rank is proven.* rank 1: waits for a lock of its own process; victim.py:\d+ in lock"
+    )
     line = job.wait_for_line(job.master(), r"diagnosis: rank 1 on node \w+ waits for a lock.*ranks 0, 2-3 wait")
     assert line
     assert job.finish() == {"A": 0, "B": 0}
@@ -58,6 +62,14 @@ def test_a_rank_that_evaluates_for_long_is_not_named(job: Cluster, tmp_path: Pat
     start(job, tmp_path, "evaluation", 0)
     assert job.finish() == {"A": 0, "B": 0}
     assert [line for node in job.nodes.values() for line in node.lines if "diagnosis: " in line] == []
+
+
+def test_a_rank_whose_wait_a_signal_ends_is_not_named(job: Cluster, tmp_path: Path) -> None:
+    start(job, tmp_path, "alarm", 1, on_hang="fail")
+    told = job.wait_for_line(job.master(), r"diagnosis: (?:no rank is proven|rank).*").group()
+    assert "no rank is proven to be the cause" in told
+    assert re.search(r"rank 1: waits for a lock, a queue, a thread or an event; Event.wait\(\), victim.py", told), told
+    assert job.finish() == {"A": 0, "B": 0}
 
 
 def test_a_standby_takes_the_place_of_a_slow_node(job: Cluster) -> None:

@@ -441,6 +441,14 @@ def short_pauses() -> None:
             sum(range(200))
 
 
+def alarm() -> None:
+    """An event that a handler of a signal sets."""
+    rings = threading.Event()
+    signal.signal(signal.SIGALRM, lambda *_: rings.set())
+    signal.setitimer(signal.ITIMER_REAL, 6.0)
+    rings.wait()
+
+
 Operation = Callable[[], None]
 FAULTS: dict[str, Operation] = {
     each.__name__: each
@@ -451,7 +459,7 @@ FAULTS: dict[str, Operation] = {
         wait_for_a_program, starved, files_leak, full_disk, too_many_files, too_many_threads, no_memory,
         abort_in_a_library, crash_in_a_library, memory_group, loader_killed,
         evaluation, checkpoint, compilation, download, progress_bar,
-        short_pauses,
+        short_pauses, alarm,
     )
 }  # fmt: skip
 

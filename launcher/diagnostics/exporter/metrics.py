@@ -61,9 +61,9 @@ def _shards(status: Status) -> Iterable[Sample]:
 
 
 def _suspects(status: Status) -> Iterable[Sample]:
-    for found in dict.fromkeys((each.finding.kind, each.finding.node, each.finding.rank) for each in status.diagnosis):
-        kind, node, rank = found
-        yield (kind, node, "" if rank is None else str(rank)), 1.0
+    found = (each.finding for each in status.diagnosis)
+    for kind, node, *numbers in dict.fromkeys((each.kind, each.node, each.rank, each.server) for each in found):
+        yield (kind, node, *("" if each is None else str(each) for each in numbers)), 1.0
 
 
 def _begun_servers(status: Status) -> list[ServerStatus]:
@@ -283,10 +283,10 @@ METRICS: Sequence[Metric] = (
     ),
     Metric(
         "elastic_run_suspect",
-        "1 for each rank (empty: the whole node) that is named for a job that stands still, is slow or is near a "
-        "limit, by kind.",
+        "1 for each rank, parameter server or (both empty) whole node that is named for a job that stands still, is "
+        "slow or is near a limit, by kind; kind standstill names nobody.",
         _suspects,
-        ("kind", "node", "rank"),
+        ("kind", "node", "rank", "server"),
     ),
 )
 

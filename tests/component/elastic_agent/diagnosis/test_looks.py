@@ -1,7 +1,9 @@
 """A close look at workers blocks nobody, and costs a node no more than it may."""
 
 import asyncio
+import multiprocessing
 import os
+import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 
@@ -200,6 +202,35 @@ def test_a_kernel_that_does_not_tell_its_free_memory_has_no_limit(monkeypatch: p
     monkeypatch.setattr(kernel, "folders_of", lambda *_: iter(()))
     assert kernel.memory() == (0, 0)
     assert not watch.is_near([])
+
+
+def test_a_lock_of_this_process_is_told_from_one_that_processes_share() -> None:
+    lock, shared = threading.Lock(), multiprocessing.get_context("spawn").Lock()
+    for acquire, leave, alone in ((lock.acquire, lock.release, True), (shared.acquire, shared.release, False)):
+        acquire()
+        waits = threading.Thread(target=acquire)
+        waits.start()
+        # A wait for the interpreter's lock ends after a moment.
+        while (seen := kernel.blocked(ME.pid, {}, waits.native_id)).on != "lock" or seen.ends is not None:
+            assert waits.is_alive()
+        leave()
+        waits.join()
+        assert (seen.call, seen.semaphore) == ("futex", alone)
+
+
+def test_the_signals_that_a_process_handles_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = kernel.handled_signals(ME.pid)
+    held = signal.signal(signal.SIGUSR2, lambda *_: None)
+    try:
+        assert set(kernel.handled_signals(ME.pid)) - set(before) == {signal.SIGUSR2}
+    finally:
+        signal.signal(signal.SIGUSR2, held)
+
+    def read(_: str) -> str:
+        return "SigCgt:\t8000000000000001\n"
+
+    monkeypatch.setattr(kernel, "_read", read)
+    assert kernel.handled_signals(ME.pid) == (1, 64)
 
 
 async def test_evidence_says_that_the_connections_of_the_workers_could_not_be_read(

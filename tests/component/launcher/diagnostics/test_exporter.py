@@ -86,17 +86,24 @@ def test_each_parameter_server_and_table_has_its_values() -> None:
     assert value("elastic_run_server_wait_seconds", "0", "5") == 2.5 == value("elastic_run_server_wait_seconds", "1")
 
 
-def test_each_suspect_is_told_once_and_a_whole_node_has_no_rank() -> None:
+def test_each_suspect_is_told_once_and_only_a_rank_has_one() -> None:
     def found(finding: Finding) -> Diagnosis:
         return Diagnosis.of(finding, 1.0)
 
     sleeps, near = Finding("sleeps", 3, "n1", "strong"), Finding("memory-near", None, "n2", "certain")
-    status = dataclasses.replace(STATUS, diagnosis=(found(sleeps), found(sleeps), found(near)))
+    silent, nobody = (
+        Finding("parameter-server", None, "n2", "strong", server=5),
+        Finding("standstill", None, "", "weak"),
+    )
+    told = tuple(map(found, (sleeps, sleeps, near, silent, nobody)))
+    status = dataclasses.replace(STATUS, diagnosis=told)
     page = generate_latest(Registry({"a": status})).decode()  # pyright: ignore[reportArgumentType]
     (family,) = [each for each in text_string_to_metric_families(page) if each.name == "elastic_run_suspect"]
     assert [(each.labels, each.value) for each in family.samples] == [
-        ({"job": "a", "kind": "sleeps", "node": "n1", "rank": "3"}, 1.0),
-        ({"job": "a", "kind": "memory-near", "node": "n2", "rank": ""}, 1.0),
+        ({"job": "a", "kind": "sleeps", "node": "n1", "rank": "3", "server": ""}, 1.0),
+        ({"job": "a", "kind": "memory-near", "node": "n2", "rank": "", "server": ""}, 1.0),
+        ({"job": "a", "kind": "parameter-server", "node": "n2", "rank": "", "server": "5"}, 1.0),
+        ({"job": "a", "kind": "standstill", "node": "", "rank": "", "server": ""}, 1.0),
     ]
 
 

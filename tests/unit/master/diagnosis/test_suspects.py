@@ -26,7 +26,25 @@ from elastic_run.master.diagnosis.suspects import suspects
 from elastic_run.rendezvous.base.plural import ranks
 from elastic_run.rendezvous.wire.values import decode, encode
 
-from .looked_at import ALL_REDUCE, BARRIER, ELSEWHERE, EVALUATION, LOCK, LONG, NATIVE, PASSES, worker
+from .looked_at import (
+    ALL_REDUCE,
+    BARRIER,
+    ELSEWHERE,
+    EVALUATION,
+    JOIN,
+    LOCK,
+    LONG,
+    LOOP,
+    NATIVE,
+    PASSES,
+    RUN,
+    SLEEP,
+    judged,
+    the_one,
+    thread,
+    with_threads,
+    worker,
+)
 
 
 def last_look(each: Worker, **change: object) -> Worker:
@@ -34,23 +52,12 @@ def last_look(each: Worker, **change: object) -> Worker:
     return replace(each, snapshots=(*each.snapshots[:-1], last))
 
 
-def judged(*workers: Worker, **node: object) -> tuple[Finding, ...]:
-    evidence = replace(NodeEvidence("A", 1, tuple(workers)), **node)  # pyright: ignore[reportArgumentType]
-    return suspects([Answer("A", "hostA", evidence)], 1)
-
-
-def the_one(*workers: Worker) -> Finding:
-    found = judged(*workers)
-    assert len(found) == 1, found
-    return found[0]
-
-
 def test_a_rank_that_waits_for_a_lock_while_the_others_wait_for_it_is_a_deadlock() -> None:
     found = the_one(worker(0), worker(1, ELSEWHERE), worker(2))
     assert (found.kind, found.rank, found.strength) == ("deadlock", 1, "strong")
     assert found.waiting == (0, 2)
     assert str(found) == (
-        "rank 1 on node A waits for a lock that nobody releases (wait(), train.py:12 in log), for 70 s; "
+        "rank 1 on node A waits for a lock, a queue, a thread or an event (wait(), train.py:12 in log), for 70 s; "
         "ranks 0, 2 wait in all_reduce(), train.py:38 in train"
     )
 
@@ -622,20 +629,7 @@ RECORD = Frame("/x/site-packages/torch/distributed/elastic/multiprocessing/error
 FORWARD = Frame("/x/site-packages/torch/nn/parallel/distributed.py", 1636, "forward")
 ADAPTER = Frame("/x/site-packages/elastic_run/adapters/state.py", 90, "run")
 BACKWARD = Frame("/x/site-packages/torch/autograd/graph.py", 841, "_engine_run_backward")
-JOIN = (Frame("/usr/lib/python3.11/threading.py", 1112, "join"), Frame("/home/me/train.py", 70, "main"))
 RESULT_OF = (Frame("/usr/lib/python3.11/concurrent/futures/_base.py", 451, "result"), *ELSEWHERE)
-SLEEP = Blocked("clock_nanosleep", "time")
-
-
-def with_threads(made: Worker, *threads: ThreadState) -> Worker:
-    """The worker, its other threads seen at the first look and at the last."""
-    looks = made.snapshots
-    first, last = (replace(each, threads=threads) for each in (looks[0], looks[-1]))
-    return replace(made, snapshots=(first, *looks[1:-1], last))
-
-
-def thread(stack: tuple[Frame, ...], on: Blocked = LOCK, *, child: bool = False, state: str = "S") -> ThreadState:
-    return ThreadState(7, child, state, 0.0, on, stack)
 
 
 @pytest.mark.parametrize("around", [RECORD, FORWARD, ADAPTER, BACKWARD])
@@ -818,8 +812,7 @@ def test_where_most_ask_for_something_in_one_place_the_one_that_is_elsewhere_is_
 
 
 def test_an_event_loop_may_wait_for_a_thread_in_native_code_that_waits_for_other_ranks() -> None:
-    loop = (Frame("/usr/lib/python3.11/asyncio/base_events.py", 1900, "_run_once"), *ELSEWHERE)
-    ranks = [worker(rank, loop, quiet=LONG, on=Blocked("epoll_wait", "local socket")) for rank in range(3)]
+    ranks = [worker(rank, LOOP, quiet=LONG, on=Blocked("epoll_wait", "local socket")) for rank in range(3)]
     native = thread((Frame("/usr/lib/python3.11/concurrent/futures/thread.py", 58, "_WorkItem.run"),))
     found = the_one(ranks[0], *(with_threads(each, native) for each in ranks[1:]))
     assert (found.kind, found.rank, found.strength, found.waiting) == ("deadlock", 0, "strong", (1, 2))
@@ -833,8 +826,7 @@ def test_a_rank_that_waits_for_a_debugger_to_connect_is_named_when_it_has_for_lo
 
 def test_a_collective_that_a_pool_of_threads_runs_without_a_call_of_the_script_is_one() -> None:
     pool = Frame("/usr/lib/python3.11/concurrent/futures/thread.py", 83, "_worker")
-    loop = (Frame("/usr/lib/python3.11/asyncio/base_events.py", 1900, "_run_once"), *ELSEWHERE)
-    ranks = [worker(rank, loop, quiet=LONG, on=Blocked("epoll_wait", "local socket")) for rank in range(3)]
+    ranks = [worker(rank, LOOP, quiet=LONG, on=Blocked("epoll_wait", "local socket")) for rank in range(3)]
     found = the_one(
         with_threads(ranks[0], thread((PASSES, pool))),
         *(with_threads(each, thread((ALL_REDUCE[0], pool))) for each in ranks[1:]),
@@ -967,9 +959,6 @@ def test_a_circle_is_one_whatever_the_others_do_but_not_where_another_thread_may
 def test_calls_that_may_fit_together_accuse_nobody(stacks: Iterable[tuple[Frame, ...]]) -> None:
     found = judged(*(worker(rank, stack) for rank, stack in enumerate(stacks)))
     assert not [each for each in found if each.strength != "weak"], found
-
-
-RUN = (Frame("/usr/lib/python3.11/subprocess.py", 1264, "wait"), *NATIVE)
 
 
 @pytest.mark.parametrize(
