@@ -26,7 +26,10 @@ def main() -> None:
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     dist.init_process_group("gloo")
     rpc.init_rpc(
-        f"worker{rank}", rank=rank, world_size=world, rpc_backend_options=rpc.TensorPipeRpcBackendOptions(rpc_timeout=0)
+        f"worker{rank}",
+        rank=rank,
+        world_size=world,
+        rpc_backend_options=rpc.TensorPipeRpcBackendOptions(rpc_timeout=3600),
     )
     for step in range(100_000):
         dist.all_reduce(torch.rand(3))
