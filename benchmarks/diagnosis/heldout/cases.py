@@ -75,127 +75,11 @@ SILENT_INPUT = _in_bash("tail -f /dev/null | {python} {script}")
 """Standard input that is open and says nothing: a terminal at which nobody sits."""
 
 FAULTS: tuple[HeldOutCase, ...] = (
-    # Threads of one rank.
-    _fault(
-        "lock_taken_twice",
-        {2},
-        "a thread waits for a lock that it holds itself",
-        "a method under a threading.Lock calls another one under the same lock",
-    ),
-    _fault(
-        "two_locks_in_two_orders",
-        {0},
-        "two threads of the rank wait for each other's lock",
-        "background checkpointers and loops with a lock each",
-    ),
-    _fault(
-        "join_of_thread_that_waits_for_lock",
-        {1},
-        "the main thread joins a thread that waits for a lock of the main thread",
-        "close() of prefetchers and writers, called under their lock",
-    ),
-    _fault(
-        "condition_nobody_notifies",
-        {2},
-        "the rank waits on a condition, and the thread that was to notify it died of an exception",
-        "background averaging, planning and logging",
-    ),
-    _fault(
-        "event_of_failed_checkpoint_thread",
-        {0},
-        "the rank waits for an event, and the thread that was to set it died of an exception",
-        "asynchronous checkpoints",
-    ),
-    _fault(
-        "queue_of_dead_producer",
-        {1},
-        "the rank waits for a queue whose producer thread died of an exception",
-        "hand-written prefetching that meets a broken record",
-    ),
-    _fault(
-        "queue_join_without_task_done",
-        {2},
-        "the rank waits in Queue.join for a task that nobody marks as done",
-        "a `continue` between get and task_done",
-    ),
-    _fault(
-        "full_queue_of_dead_writer",
-        {0},
-        "the rank waits to put into a full queue whose consumer thread died of an exception",
-        "event writers for dashboards",
-    ),
-    _fault(
-        "nested_submit_to_full_pool",
-        {2},
-        "the rank waits for a future whose task waits for a task behind it in the same pool",
-        "concurrent.futures: the documented deadlock of nested submits",
-    ),
-    _fault(
-        "thread_barrier_of_too_many",
-        {0},
-        "the threads of the rank wait at a barrier for one that does not come",
-        "threading.Barrier with a number of readers that varies",
-    ),
-    _fault(
-        "finaliser_takes_held_lock",
-        {0},
-        "a finaliser waits for the lock under which it was called",
-        "caches with __del__, weakref callbacks",
-    ),
-    _fault(
-        "backward_hook_waits",
-        {1},
-        "a gradient hook waits for a semaphore of a thread that has returned",
-        "gradient compression in a thread",
-    ),
-    _fault(
-        "import_that_waits_for_itself",
-        {1},
-        "an import waits for a thread that waits for the same import",
-        "plugins that start threads while they are imported",
-    ),
-    _fault(
-        "thread_at_exit_never_ends",
-        {2},
-        "the rank has finished, and its exit waits for a thread that accepts connections for ever",
-        "metrics exporters and servers in threads that are not daemons",
-    ),
     _fault(
         "upload_at_exit_never_ends",
         {0},
         "the rank has finished, and its exit handler waits for an upload to a silent server",
         "experiment trackers",
-    ),
-    _fault(
-        "training_thread_waits_for_lock",
-        {0},
-        "the training thread waits for a lock that the main thread took and keeps",
-        "trainers in a thread, with pause and resume",
-    ),
-    # Other people's services.
-    _fault(
-        "server_never_answers",
-        {0},
-        "the rank waits for the answer of an HTTP server that accepted and is silent",
-        "urlopen and requests without a timeout",
-    ),
-    _fault(
-        "future_of_silent_server",
-        {1},
-        "the rank waits for a future whose thread waits for an HTTP server that is silent",
-        "feature services behind a thread pool",
-    ),
-    _fault(
-        "datagram_reply_lost",
-        {2},
-        "the rank waits for a datagram that was lost",
-        "UDP without a timeout: statsd-like and time services",
-    ),
-    _fault(
-        "select_without_timeout",
-        {1},
-        "the rank waits in select for a message that nobody sends",
-        "selectors and zmq pollers",
     ),
     _fault(
         "asyncio_queue_of_failed_task",
@@ -204,113 +88,10 @@ FAULTS: tuple[HeldOutCase, ...] = (
         "asyncio tasks whose exception nobody retrieves",
     ),
     _fault(
-        "coroutine_waited_for_on_its_own_loop",
-        {1},
-        "the event loop's thread waits for a future of its own loop",
-        "run_coroutine_threadsafe(...).result() in the loop's thread",
-    ),
-    _fault(
-        "job_status_polled_for_ever",
-        {2},
-        "the rank polls a service for a state that does not come",
-        "labelling, batch and cloud jobs that stay pending",
-    ),
-    _fault(
-        "retry_that_swallows_errors",
-        {1},
-        "the rank tries a refused connection again for ever, and says nothing",
-        "`except OSError: sleep` around an upload",
-    ),
-    _fault(
-        "retry_after_a_day",
-        {0},
-        "the rank sleeps for a day, since a server told it to",
-        "hubs that answer 429 with a long Retry-After",
-    ),
-    _fault(
-        "approval_that_nobody_gives",
-        {0, 1, 2},
-        "every rank polls for a file that nobody makes",
-        "manual gates between phases",
-    ),
-    # A person, a debugger, pipes.
-    _fault(
         "debugger_waits_for_client",
         {0},
         "a remote debugger on the rank waits for a client to attach",
         "debugpy.wait_for_client, remote_pdb",
-    ),
-    _fault(
-        "breakpoint_left_in",
-        {1},
-        "the rank is at the prompt of a debugger",
-        "breakpoint() behind `if isnan`",
-        command=SILENT_INPUT,
-    ),
-    _fault(
-        "question_on_standard_input",
-        {0},
-        "the rank waits for an answer on standard input",
-        "`Overwrite? [y/N]` of scripts that were written for a terminal",
-        command=SILENT_INPUT,
-    ),
-    _fault(
-        "child_asks_on_standard_input",
-        {1},
-        "the rank waits for a child that reads a pipe which the rank keeps open",
-        "Popen(stdin=PIPE) and wait()",
-    ),
-    _fault(
-        "child_writes_into_unread_pipe",
-        {2},
-        "the rank waits for a child that waits to write into a full pipe",
-        "Popen(stdout=PIPE) and wait(): the documented deadlock",
-    ),
-    _fault(
-        "output_nobody_reads",
-        {0},
-        "the rank waits to write to its standard output, which nobody reads",
-        "output piped into a stopped pager or a hung log shipper",
-        command=_in_bash("{python} {script} > >(sleep infinity)"),
-    ),
-    _fault(
-        "fifo_without_reader",
-        {2},
-        "the rank waits to open a named pipe that nobody reads",
-        "metrics written to a FIFO of a dashboard",
-    ),
-    _fault(
-        "dataset_reads_fifo_without_writer",
-        {1},
-        "the rank waits to open a named pipe that nobody writes",
-        "datasets that stream through FIFOs",
-    ),
-    _fault(
-        "wrapped_rank_waits_for_peer",
-        {0},
-        "the rank, below a shell script, waits for a connection that nobody makes",
-        "visualisers and remote consoles; jobs that start through run.sh",
-        command=("--no-python", "{scripts}/run.sh", "{python}", "{script}"),
-    ),
-    # Processes of one rank.
-    _fault("stopped_rank", {2}, "the rank is stopped by a signal", "SIGSTOP, Ctrl-Z, a debugger, a freezer"),
-    _fault(
-        "stopped_child",
-        {0},
-        "the rank waits for a child that is stopped by a signal",
-        "external preprocessing programs",
-    ),
-    _fault(
-        "pool_with_killed_worker",
-        {0},
-        "the rank waits for a Pool.map whose process was killed",
-        "multiprocessing.Pool and the kernel's OOM killer",
-    ),
-    _fault(
-        "child_joined_before_its_queue_is_read",
-        {1},
-        "the rank joins a child that waits to write into a full queue",
-        "multiprocessing's programming guidelines: joining processes that use queues",
     ),
     _fault(
         "training_child_spins",
@@ -319,65 +100,10 @@ FAULTS: tuple[HeldOutCase, ...] = (
         "mp.spawn below a launcher; a NaN in a loop's condition",
     ),
     _fault(
-        "fork_while_lock_is_held",
-        {2},
-        "the rank waits for a forked child that waits for a lock held at the fork",
-        "fork in a process with threads",
-    ),
-    _fault(
-        "loader_process_stopped",
-        {1},
-        "the rank waits for a DataLoader process that is stopped by a signal",
-        "a DataLoader process that is being debugged or frozen",
-    ),
-    _fault(
-        "loader_process_wants_forked_lock",
-        {0},
-        "the rank waits for a DataLoader process that waits for a lock held at the fork",
-        "datasets with locks and num_workers > 0",
-    ),
-    _fault(
         "loader_process_reads_silent_server",
         {1},
         "the rank waits for a DataLoader process that waits for a server that is silent",
         "streaming datasets from object stores",
-    ),
-    _fault(
-        "tokenizer_program_hangs",
-        {2},
-        "the rank waits for an external program that waits for a socket",
-        "subprocess.run without a timeout",
-    ),
-    _fault(
-        "manager_lock_of_dead_child",
-        {1},
-        "the rank waits for a lock of a manager process that a killed child holds",
-        "multiprocessing.Manager",
-    ),
-    _fault(
-        "named_semaphore_of_crashed_owner",
-        {1},
-        "the rank waits for a POSIX semaphore whose owner died",
-        "licence and GPU locks of C libraries",
-    ),
-    _fault(
-        "shared_memory_flag_never_set",
-        {0},
-        "the rank spins on a flag in shared memory that a dead process was to set",
-        "hand-written shared memory batches",
-    ),
-    # Files and locks.
-    _fault(
-        "lock_held_by_own_daemon",
-        {1},
-        "the rank waits for a file lock that its own background child inherited",
-        "flock and descriptors that children inherit",
-    ),
-    _fault(
-        "stale_baton_file",
-        {0},
-        "the rank polls for the end of a build whose lock file is left over",
-        "torch.utils.cpp_extension after a build was killed",
     ),
     _fault(
         "lock_kept_while_waiting_for_server",
@@ -392,84 +118,10 @@ FAULTS: tuple[HeldOutCase, ...] = (
         "results and studies in one SQLite file",
     ),
     _fault(
-        "file_awaited_under_another_name",
-        {1},
-        "the rank polls for a file that is there under another name",
-        "index files with the rank in their names",
-    ),
-    _fault(
-        "download_before_init",
-        {2},
-        "the rank has not come to init_process_group: it waits for a file lock of another program",
-        "model hubs' download locks",
-    ),
-    # Loops and C.
-    _fault(
-        "iteration_that_does_not_converge",
-        {1},
-        "the rank computes in a loop that does not end",
-        "numerical methods without a bound of iterations",
-    ),
-    _fault(
         "sampler_that_rejects_everything",
         {2},
         "the rank draws samples in a loop that does not end",
         "rejection sampling, curricula, length filters",
-    ),
-    _fault(
-        "library_keeps_the_gil",
-        {0},
-        "the rank sleeps in C and keeps the interpreter lock",
-        "vendor libraries bound without releasing the GIL",
-    ),
-    _fault(
-        "regular_expression_backtracks",
-        {2},
-        "the rank computes in a regular expression that takes exponential time",
-        "text cleaning on a hostile document",
-    ),
-    # Collectives that do not match.
-    _fault(
-        "one_batch_fewer",
-        {1},
-        "the rank is at the end of the epoch, and the others are in the backward pass of a batch more",
-        "DDP over uneven shards without Join",
-    ),
-    _fault(
-        "early_stop_on_one_rank",
-        {2},
-        "the rank left the loop and is at the last barrier, and the others are in the next step",
-        "early stopping by a rank's own loss",
-    ),
-    _fault(
-        "exception_caught_on_one_rank",
-        {0},
-        "the rank skipped a collective after an exception, and is one ahead of the others",
-        "`except: continue` around a training step",
-    ),
-    _fault(
-        "groups_made_in_another_order",
-        {1},
-        "the rank makes its process groups in another order than the others",
-        "new_group in a loop over a set or a dictionary",
-    ),
-    _fault(
-        "subgroup_without_its_second_rank",
-        {1, 2},
-        "rank 2 is in a collective of a group that rank 1, its other member, does not enter",
-        "`if rank == 2` around a collective of a group",
-    ),
-    _fault(
-        "state_gathered_on_rank_0_only",
-        {0},
-        "the rank alone is in an all-gather",
-        "`if rank == 0: save()` with sharded optimizer state",
-    ),
-    _fault(
-        "full_tensor_on_rank_0_only",
-        {0},
-        "the rank alone is in the all-gather of a sharded parameter",
-        "FSDP2 and DTensor.full_tensor() for a log line",
     ),
     _fault(
         "one_receive_too_many",
@@ -495,112 +147,10 @@ FAULTS: tuple[HeldOutCase, ...] = (
         "every rank waits to receive, and none sends",
         "hand-written rings",
     ),
-    _fault(
-        "metric_logged_by_one_rank",
-        {1},
-        "the rank alone is in an all-gather",
-        "logging at random or timed steps, with a collective inside",
-    ),
-    _fault(
-        "parameters_without_gradient_on_one_rank",
-        {1},
-        "the rank started fewer all-reduces than the others, and is at the barrier",
-        "hand-written overlap with async_op=True and unused parameters",
-    ),
-    _fault(
-        "no_sync_on_one_rank",
-        {2},
-        "the rank accumulated without synchronising where the others synchronise",
-        "DDP.no_sync with a counter that drifts",
-    ),
-    _fault(
-        "store_key_with_a_typo",
-        {2},
-        "the rank waits for a key of the store that nobody sets",
-        "phases announced through a TCPStore",
-    ),
-    _fault(
-        "barrier_in_signal_handler",
-        {2},
-        "the rank alone is at a barrier, in a signal handler",
-        "preemption notices that reach one node only",
-    ),
-    _fault(
-        "parameter_server_thread_died",
-        {0},
-        "the rank no longer serves the others: its serving thread died, and its main thread waits for an event",
-        "hand-written parameter servers",
-    ),
 )
 
 INNOCENTS: tuple[HeldOutCase, ...] = (
-    # One rank computes.
-    _innocent("rank_0_evaluates_in_python", "rank 0 computes in Python", "BLEU, edit distances, code scoring"),
-    _innocent("rank_1_sorts_in_numpy", "rank 1 computes in NumPy", "length-bucketed samplers"),
-    _innocent("singular_values_on_rank_0", "rank 0 computes in LAPACK", "spectra, whitening, PCA between epochs"),
-    _innocent("tensors_compressed_on_rank_1", "rank 1 compresses in C", "archives of shards and logs"),
-    _innocent("dataset_hashed_on_rank_2", "rank 2 computes digests of files", "verifying a download"),
-    _innocent("text_cleaned_with_regular_expressions", "rank 2 computes in re", "text pipelines"),
-    _innocent("garbage_collection", "rank 2 collects garbage", "gc.disable() and collections by hand"),
-    _innocent("long_lazy_import", "rank 0 imports a package that computes", "imports on first use, generated tables"),
-    _innocent("one_slow_sample", "rank 1 parses one long document", "long documents in a map-style dataset"),
-    _innocent("slow_steps_on_one_rank", "rank 2 is a straggler", "shared cores, thermal throttling"),
-    _innocent("hyper_parameter_search_on_rank_0", "rank 0 trains small models of its own", "learning-rate finders"),
-    _innocent("data_prepared_behind_a_barrier", "rank 0 prepares the data", "`if rank == 0: prepare()`"),
-    _innocent("checkpoint_with_fsync", "rank 0 writes a long checkpoint", "checkpoints on network disks"),
-    _innocent("monitored_barrier_with_latecomer", "rank 1 evaluates longer", "evaluations of unequal length"),
-    _innocent("heartbeat_thread_during_evaluation", "rank 1 computes beside a heartbeat thread", "liveness files"),
-    # One rank waits for its own threads and processes, which work.
-    _innocent("future_of_evaluation_thread", "rank 0 waits for a thread that computes", "concurrent.futures"),
-    _innocent("asyncio_to_thread_evaluation", "rank 2 awaits a thread that computes", "asyncio trainers"),
-    _innocent("condition_notified_late", "rank 0 waits on a condition for a thread that computes", "planners"),
-    _innocent("thread_joined_after_work", "rank 1 joins a thread that compresses", "snapshots in a thread"),
-    _innocent("prefetch_queue_runs_dry", "rank 0 waits for a thread that reads slowly", "network file systems"),
-    _innocent("rank_0_compiles_in_child", "rank 0 waits for a child that compiles", "extensions, kernels"),
-    _innocent("tokenizer_process_pool", "rank 0 waits for a pool of processes that computes", "tokenisation"),
-    _innocent("pool_imap_of_features", "rank 1 waits for a pool of processes that computes", "feature extraction"),
-    _innocent("lines_of_a_slow_child", "rank 2 reads the lines of a slow child", "converters such as ffmpeg"),
-    _innocent("slow_loader_batches", "all ranks wait for DataLoader processes that compute", "video decoding"),
-    _innocent("loader_warm_up", "rank 2 waits for DataLoader processes that start", "indexes opened by each process"),
-    _innocent("training_child_evaluates", "rank 0's child computes, and its parent joins it", "mp.spawn"),
-    # One rank waits for a service, which answers.
-    _innocent("rank_0_uploads_in_parts", "rank 0 uploads, with pauses", "object stores' multipart uploads"),
-    _innocent("rank_0_downloads_from_trickling_server", "rank 0 downloads slowly", "model hubs"),
-    _innocent("asyncio_stream_of_slow_server", "rank 2 awaits a slow stream", "language models as judges"),
-    _innocent("rate_limit_sleep_on_rank_0", "rank 0 sleeps as long as an API asks", "429 with Retry-After: 15"),
-    _innocent("back_off_until_the_server_is_up", "rank 2 tries again after growing pauses", "trackers that restart"),
-    _innocent("upload_at_exit", "rank 0 uploads at its exit; the others have ended", "experiment trackers"),
-    _innocent(
-        "slow_reader_of_output",
-        "rank 0 writes into a pipe that is read slowly",
-        "terminals over thin lines, log shippers",
-        command=_in_bash(
-            '{python} {script} > >(while IFS= read -r -N 3000 part; do printf %s "$part"; sleep 0.1; done)'
-        ),
-    ),
-    # Ranks wait for one another, by design.
-    _innocent("others_poll_for_file_of_rank_0", "ranks poll for a file that rank 0 makes", "vocabularies, indexes"),
-    _innocent("file_lock_with_work_inside", "ranks wait for a file lock; rank 1 works under it", "dataset caches"),
-    _innocent("database_transaction_with_work_inside", "ranks wait for SQLite; rank 1 works", "results in SQLite"),
-    _innocent("store_key_set_late", "ranks wait for a key that rank 1 sets", "TCPStore as a notice board"),
-    _innocent("evaluation_by_a_subgroup", "two ranks evaluate, the third waits", "validation on some of the ranks"),
-    _innocent("pipeline_with_slow_stage", "stages idle while the first one works", "pipeline bubbles"),
-    _innocent("parameter_server", "rank 0 serves, and its workers compute", "asynchronous SGD"),
-    _innocent("producer_and_consumers", "rank 2 plays, and the others wait for it", "reinforcement learning"),
-    _innocent("ranks_load_one_after_another", "ranks load in turns", "large models in little memory"),
-    # All ranks do the same.
     _innocent("all_wait_for_queued_work", "all ranks wait for a task, which comes", "brokers, on-line training"),
-    _innocent("all_poll_for_released_data", "all ranks poll for a file, which comes", "daily data"),
-    _innocent("pause_between_epochs", "all ranks sleep on purpose", "cool-down, quotas"),
-    _innocent("slow_first_step", "all ranks tune their kernels", "autotuning, compilation"),
-    _innocent("long_gradient_accumulation", "all ranks compute without communication", "large virtual batches"),
-    _innocent("steps_without_communication", "all ranks compute without communication", "local SGD, DiLoCo"),
-    _innocent(
-        "wrapper_copies_data_first",
-        "all ranks wait for their wrapper, which copies",
-        "staging data in run.sh",
-        command=("--no-python", "{scripts}/prepare.sh", "{python}", "{script}"),
-    ),
 )
 
 MORE_FAULTS: tuple[HeldOutCase, ...] = (
@@ -2650,12 +2200,6 @@ SIXTH_FAULTS: tuple[HeldOutCase, ...] = (
         {2},
         "rank 2 reduces with an open-file-description lock held, for which rank 0 waits",
         "shared vocabularies",
-    ),
-    _fault(
-        "port_bound_as_a_mutex",
-        {1, 2},
-        "rank 1 is at a barrier with a port bound that rank 2 tries to bind before it",
-        "ports as a mutex",
     ),
     _fault(
         "build_token_is_not_given_back",
