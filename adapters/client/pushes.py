@@ -67,6 +67,11 @@ class Pushes(Protocol):
         """A push may still come to a server: a shard that it is of is not given back under the same lease."""
         ...
 
+    @property
+    def saves(self) -> bool:
+        """What is on servers is written into checkpoints, so it may go back to one."""
+        ...
+
     def rest(self) -> None:
         """This process trains on nothing until it pulls rows again: it waits for a shard, or there are no more."""
         ...

@@ -41,7 +41,12 @@ class OwnServer:
 
     Args:
         memory: bytes that the rows may take; 0: half of the machine's, or of the control group's.
+
+    Attributes:
+        saves: as of a `ServersConnection`.
     """
+
+    saves = False
 
     def __init__(self, memory: int = 0) -> None:
         self._tables = Tables(memory or usable_memory() // 2)

@@ -342,6 +342,12 @@ class ServersClient:
         """See `Pushes`."""
         return self._refused is not None
 
+    @property
+    def saves(self) -> bool:
+        """See `Pushes`."""
+        with self._lock:
+            return self._connection.saves
+
     def rest(self) -> None:
         """See `Pushes`. A process that was forked from this one has no say in it."""
         if self.clock and self._pid == os.getpid():

@@ -111,6 +111,11 @@ class StreamShards(Shards):
                 f'stream {self._layout.name!r} has commit="checkpoint", and gradients go to tables, which say '
                 'themselves what is done: use commit="ack"'
             )
+        if any(each.saves for each in pushes.registered):
+            raise ShardsMisused(
+                f"stream {self._layout.name!r} cannot train tables of a job with --ps-checkpoint: what of "
+                "it is in rows that go back to a checkpoint is not known yet. Leave --ps-checkpoint out, and keep second copies"
+            )
         return cast(StreamShard, super().__next__())
 
     def next_within(self, seconds: float) -> StreamShard | None:

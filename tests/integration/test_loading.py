@@ -149,6 +149,7 @@ def test_every_error_that_a_script_may_meet_is_public() -> None:
         "adapters.models.errors",
         "adapters.readers.errors",
         "adapters.servers.errors",
+        "adapters.streams.contract",
         "adapters.torch",
         "master.data",
         "launcher.errors",

@@ -69,3 +69,6 @@ def test_each_line_of_files_is_in_a_table_once_whatever_worker_dies(tmp_path: Pa
     assert code == 0, said
     assert len(re.findall("dies (?:before|after) push", said)) == 2, said
     assert "counted [1.0] 6000" in said
+    saved = ("--servers=1", f"--ps-checkpoint={tmp_path / 'rows'}", "--max-restarts=0")
+    code, said = run(tmp_path, *saved, *words[:3], nproc=1)
+    assert code == 1 and "cannot train tables of a job with --ps-checkpoint" in said, said
