@@ -114,7 +114,7 @@ class StreamShards(Shards):
         if any(each.saves for each in pushes.registered):
             raise ShardsMisused(
                 f"stream {self._layout.name!r} cannot train tables of a job with --ps-checkpoint: what of "
-                "it is in rows that go back to a checkpoint is not known yet. Leave --ps-checkpoint out, and keep second copies"
+                "it is in rows that go back to a checkpoint is not known yet. Leave --ps-checkpoint out"
             )
         return cast(StreamShard, super().__next__())
 

@@ -64,6 +64,8 @@ NOT_RUN = {
     r"elastic-run report ": "the events of a job; test_report.py makes pages of some",
     r"elastic-run --join-file=": "another machine; tests/security/test_secrets.py has a secret",
     r"(elastic-run (train|evaluate|predict|new)|python model\.py) ": "a model and its data; test_models.py runs all",
+    r"elastic-run sql ": "a query and its data; test_features.py runs a program",
+    r"elastic-job submit .* -- train ": "a model's file; tests/cluster/test_model_job.py submits one",
     r"elastic-run export ": "a model that was trained; test_features.py exports some",
     r"elastic-run master ": "another machine; test_master_process.py",
     r"elastic-run .*--etcd-cacert": "an etcd with TLS and users; tests/security/test_store_users.py starts one",
@@ -439,6 +441,9 @@ PYTHON: Mapping[str, Run | str] = {
         job="",
     ),
     "servers: from elastic_run import data, servers": "its model is left out; test_examples.py runs a whole one",
+    'servers: user = elastic.Embedding("user", 16, servers.Adagrad(lr=0.05))  # before the first loop': (
+        "a part; scripts/servers_step.py is a whole script"
+    ),
     "servers: served = elastic.on_servers(model, optimizer)": "a part; test_dense_parameters.py has whole models",
     "servers: import keras": Run(
         "import numpy\n\n\ndef read(indices):\n    ids = numpy.array(indices)\n    return ids % 1000, ids % 2.0\n\n\n",
