@@ -20,6 +20,7 @@ from ...master.diagnosis.evidence import (
     MAX_CHILDREN,
     MAX_SIGNALS,
     MAX_SOCKETS,
+    SPAWNS,
     Blocked,
     Child,
     Disk,
@@ -42,14 +43,14 @@ _X86 = {
     61: "wait4", 72: "fcntl", 73: "flock", 74: "fsync", 75: "fdatasync", 130: "rt_sigsuspend", 202: "futex",
     230: "clock_nanosleep", 232: "epoll_wait", 247: "waitid", 257: "openat", 262: "newfstatat", 270: "pselect6",
     271: "ppoll", 281: "epoll_pwait", 288: "accept4", 332: "statx", 4: "stat", 5: "fstat", 6: "lstat", 87: "unlink",
-    128: "rt_sigtimedwait",
+    128: "rt_sigtimedwait", 56: "clone", 58: "vfork", 435: "clone3",
 }  # fmt: skip
 _ARM = {
     63: "read", 64: "write", 56: "openat", 73: "ppoll", 67: "pread64", 65: "readv", 66: "writev", 72: "pselect6",
     101: "nanosleep", 203: "connect", 202: "accept", 206: "sendto", 207: "recvfrom", 211: "sendmsg", 212: "recvmsg",
     260: "wait4", 25: "fcntl", 32: "flock", 82: "fsync", 83: "fdatasync", 133: "rt_sigsuspend", 98: "futex",
     115: "clock_nanosleep", 22: "epoll_pwait", 95: "waitid", 242: "accept4", 79: "newfstatat", 291: "statx",
-    137: "rt_sigtimedwait",
+    137: "rt_sigtimedwait", 220: "clone", 435: "clone3",
 }  # fmt: skip
 CALLS: Mapping[int, str] = {"x86_64": _X86, "aarch64": _ARM}.get(platform.machine(), {})
 """The system calls that a process may wait in, by their number on this machine."""
@@ -143,7 +144,8 @@ def children(pid: int) -> tuple[Child, ...]:
             with contextlib.suppress(OSError):
                 name = _read(f"/proc/{each.pid}/comm").strip()
             waits = channel(each.pid), blocked(each.pid, {})
-            found.append(Child(each.pid, name[:100], each.state, each.used, *waits, handled_signals(each.pid)))
+            ends = handled_signals(each.pid), has_timers(each.pid)
+            found.append(Child(each.pid, name[:100], each.state, each.used, *waits, *ends))
             if len(found) >= MAX_CHILDREN:
                 break
     return tuple(found)
@@ -262,7 +264,7 @@ def blocked(pid: int, sockets: Mapping[int, Socket], thread: int | None = None) 
 def _blocked(pid: int, thread: int, call: str, values: list[int], sockets: Mapping[int, Socket]) -> Blocked:
     if call == "futex":
         return Blocked(call, "lock", semaphore=_is_semaphore(pid, values))
-    if call in ("wait4", "waitid"):
+    if call in ("wait4", "waitid", *SPAWNS):
         return Blocked(call, "child")
     if call in ("nanosleep", "clock_nanosleep"):
         return Blocked(call, "time")
@@ -434,6 +436,13 @@ def handled_signals(pid: int) -> tuple[int, ...]:
         mask = int(found[1], 16) if found else 0
         return tuple(each for each in range(1, MAX_SIGNALS + 1) if mask >> (each - 1) & 1)
     return ()
+
+
+def has_timers(pid: int) -> bool:
+    """Whether `pid` has timers of POSIX; not where that is not known."""
+    with contextlib.suppress(OSError):
+        return bool(_read(f"/proc/{pid}/timers"))
+    return False
 
 
 def memory() -> tuple[int, int]:

@@ -379,6 +379,7 @@ def _with_details(brief: Worker, sockets: Mapping[int, Socket]) -> Worker:
         threads=used.threads if used else 0,
         resident=used.resident if used else 0,
         signals=kernel.handled_signals(brief.pid),
+        timers=kernel.has_timers(brief.pid),
     )
 
 

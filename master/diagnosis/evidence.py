@@ -33,6 +33,9 @@ HALTED = ("T", "t")
 DEAD = ("Z", "X")
 """States of a process that has ended."""
 
+SPAWNS = ("vfork", "clone", "clone3")
+"""Calls that wait, in state D, until a new process has begun its program."""
+
 Brief = Annotated[str, Text(400)]
 """A path, a function or a line of output, cut by who writes it."""
 
@@ -169,6 +172,7 @@ class Child:
     Attributes:
         blocked: what its main thread waits for.
         signals: those for which it has handlers.
+        timers: it has timers of POSIX, which may call its code.
     """
 
     pid: Number
@@ -178,6 +182,7 @@ class Child:
     channel: Name = ""
     blocked: Blocked = Blocked()
     signals: Signals = ()
+    timers: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +205,7 @@ class Worker:
         throttled: seconds between the first look and the last for which its control group had used up its quota.
         servers: the parameter servers for which it waits, as it has told its agent a moment ago; None: it does not.
         signals: those for which it has handlers, of Python or of native code.
+        timers: it has timers of POSIX, which may call its code.
     """
 
     rank: Number
@@ -222,6 +228,7 @@ class Worker:
     throttled: float = 0.0
     servers: RankWait | None = None
     signals: Signals = ()
+    timers: bool = False
 
     @property
     def blocked(self) -> Blocked:

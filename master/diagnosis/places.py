@@ -14,7 +14,7 @@ from typing import Literal
 from ...rendezvous.base.frozen import dataclass
 from . import signal_handlers
 from .calls import called
-from .evidence import HALTED, MAX_THREADS, Blocked, Child, Ends, Frame, Snapshot, Worker, end
+from .evidence import HALTED, MAX_THREADS, SPAWNS, Blocked, Child, Ends, Frame, Snapshot, Worker, end
 from .frames import decides, deciding, is_in, script_frames, spot_of, waits_in_native_code
 
 What = Literal[
@@ -123,7 +123,7 @@ class Place:
         still: nothing has moved between the first look and the last.
         spot: what is equal for workers that are in the same place, as far as stacks tell; empty without stacks.
         sure: as far as can be seen, nothing ends its wait: no time-out, no other machine, no other thread or process,
-            and no handler of a signal.
+            no handler of a signal, and no timer.
         wakes: its main thread waits for what is to come from outside, and woke up meanwhile: something came, or it
             asked again.
         main: it is the place of its main thread.
@@ -384,6 +384,8 @@ def _what(worker: Worker, main: _Track, peers: frozenset[int], busy: float, dela
     if all(state == "D" for state in main.states):
         if "mem_cgroup" in channel:
             return "memory"
+        if worker.blocked.call in SPAWNS:
+            return "child"
         # In a wait that a signal could end, it was frozen by a control group.
         return "stopped" if worker.blocked.on in ("lock", "time", "child", "pipe", "terminal") else "disk"
     if _keeps_gil(worker.snapshots, busy + delayed):

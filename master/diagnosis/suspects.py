@@ -358,6 +358,11 @@ def _causes(roots: Sequence[Rank], waiting: Sequence[Rank], round: int) -> list[
     return found
 
 
+def _knows_holder(worker: Worker) -> bool:
+    """Whether the kernel tells who holds the lock on a file for which it waits."""
+    return any(each.blocked.holders for look in worker.snapshots for each in (look, *look.threads))
+
+
 def _finding(suspect: Rank, waiting: Sequence[Rank], round: int, *, design: bool = False) -> Finding:
     kind = _KINDS.get(suspect.place.what, "silent-server")  # it waits for whoever connects
     worker = suspect.worker
@@ -371,6 +376,7 @@ def _finding(suspect: Rank, waiting: Sequence[Rank], round: int, *, design: bool
     known = not waiting or any(
         each.place.peers or (each.place.what != "peer" and not each.worker.spins) for each in waiting
     )
+    known = known and (kind != "file-lock" or _knows_holder(worker))  # else it may be one of those that wait
     strength = _STRENGTH.get(kind, "strong" if known and not design else "weak")
     return _name(suspect, kind, strength, where, waiting, round)
 

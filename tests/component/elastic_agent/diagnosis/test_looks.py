@@ -233,6 +233,21 @@ def test_the_signals_that_a_process_handles_are_told(monkeypatch: pytest.MonkeyP
     assert kernel.handled_signals(ME.pid) == (1, 64)
 
 
+def test_a_timer_of_a_process_and_a_process_that_it_starts_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not kernel.has_timers(ME.pid)
+    files = {
+        "timers": "ID: 0\nsignal: 32/0000559187b64700\nnotify: signal/tid.3966\nClockID: 1\n",
+        "syscall": "435 0x1 0x58 0x0 0x8 0x0 0x0 0x0 0x0",
+    }
+
+    def read(path: str) -> str:
+        return files[path.rpartition("/")[2]]
+
+    monkeypatch.setattr(kernel, "_read", read)
+    assert kernel.has_timers(ME.pid)
+    assert kernel.blocked(ME.pid, {}) == Blocked("clone3", "child")
+
+
 async def test_evidence_says_that_the_connections_of_the_workers_could_not_be_read(
     taken: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -86,12 +86,34 @@ def test_a_wait_that_a_handler_of_a_signal_may_end_is_no_proof(
         assert (late.rank, late.strength) == (1, "strong")
 
 
+def test_a_wait_that_a_timer_of_the_process_may_end_is_no_proof() -> None:
+    waits = with_threads(worker(1, ELSEWHERE, timers=True), thread(ELSEWHERE))
+    early = the_one(worker(0), waits)
+    assert (early.rank, early.strength) == (None, "weak")
+    (late,) = judged(worker(0, quiet=LONG), replace(waits, quiet=LONG))
+    assert (late.rank, late.strength) == (1, "strong")
+
+
+@pytest.mark.parametrize("call", ["vfork", "clone", "clone3"])
+def test_who_waits_for_a_process_that_has_not_begun_its_program_is_where_that_process_is(call: str) -> None:
+    source = Blocked("openat", "pipe", "/tmp/records")
+    child = Child(7, "python3", "S", 0.0, blocked=source)
+    spawns = worker(1, NATIVE, state="D", on=Blocked(call, "child"), children=(child,))
+    for seen in (spawns, with_threads(spawns, thread(NATIVE, source, child=True))):
+        early = the_one(worker(0), seen)
+        assert (early.rank, early.strength) == (None, "weak")
+        (late,) = judged(worker(0, quiet=LONG), replace(seen, quiet=LONG))
+        assert late.rank == 1 and late.kind in ("waits-for-child", "blocked-pipe")
+
+
 def test_a_handler_of_the_process_that_works_in_a_workers_place_counts_and_a_shells_does_not() -> None:
     shell = worker(1, (), on=Blocked("wait4", "child"), signals=(2, 17), children=(Child(7, "python3", "S", 0.0),))
     stands = with_threads(shell, thread(ELSEWHERE, child=True))
     assert the_one(worker(0), stands).kind == "deadlock"
     handles = (Child(7, "python3", "S", 0.0, signals=(2, 10)),)
     assert the_one(worker(0), replace(stands, children=handles)).kind == "standstill"
+    has_timers = (Child(7, "python3", "S", 0.0, timers=True),)
+    assert the_one(worker(0), replace(stands, children=has_timers)).kind == "standstill"
 
 
 def test_where_nobody_is_named_a_wait_is_told_as_what_is_known_of_it() -> None:

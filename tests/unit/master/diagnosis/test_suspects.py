@@ -71,7 +71,7 @@ def test_a_rank_that_waits_for_a_lock_while_the_others_wait_for_it_is_a_deadlock
         ("blocked-pipe", worker(1, ELSEWHERE, on=Blocked("read", "pipe", "/data/fifo"))),
         ("blocked-file", worker(1, ELSEWHERE, on=Blocked("openat", "file", "/mnt/data"))),
         ("blocked-file", worker(1, ELSEWHERE, state="D", on=Blocked("read", "file", "/mnt/data"))),
-        ("file-lock", worker(1, ELSEWHERE, on=Blocked("flock", "file", "/data/lock"))),
+        ("file-lock", worker(1, ELSEWHERE, on=Blocked("flock", "file", "/data/lock", holders=(5,)))),
         ("silent-server", worker(1, ELSEWHERE, on=Blocked("recvfrom", "socket", "10.0.0.9:80"))),
         ("waits-for-child", worker(1, ELSEWHERE, on=Blocked("wait4", "child"))),
         ("sleeps", worker(1, ELSEWHERE, on=Blocked("rt_sigtimedwait", "signal"))),
@@ -998,6 +998,12 @@ def test_a_file_system_that_wakes_a_rank_up_answers() -> None:
     assert the_one(worker(0), maps).kind == "blocked-file"
     last = replace(maps.snapshots[-1], switches=20)
     assert judged(worker(0), replace(maps, snapshots=(*maps.snapshots[:-1], last))) == ()
+
+
+def test_a_lock_on_a_file_whose_holder_is_not_known_may_be_held_by_a_rank_that_waits() -> None:
+    locks = worker(0, ELSEWHERE, quiet=LONG, on=Blocked("fcntl", "file", "/data/lock"))
+    found = the_one(locks, worker(1, quiet=LONG), worker(2, quiet=LONG))
+    assert (found.kind, found.rank, found.strength) == ("file-lock", 0, "weak")
 
 
 def behind(rank: int, holder: int, **more: object) -> Worker:
