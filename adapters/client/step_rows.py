@@ -84,9 +84,10 @@ class StepRows:
 
     def _owns(self, name: str) -> bool:
         """Whether this is the first in this process with these records and their order."""
-        if owners.setdefault(name, weakref.ref(self))() is None:
+        owner = owners[name]() if name in owners else None
+        if owner is None:
             owners[name] = weakref.ref(self)
-        return owners[name]() is self
+        return owner is None or owner is self
 
 
 _UNSETTLED = (

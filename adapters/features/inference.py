@@ -74,7 +74,7 @@ def infer_features(kinds: Mapping[str, str], label: str, summary: Summary) -> In
                 left_out[column] = feature
             else:
                 name = f"{column}_" if column == "self" or column.endswith("_offsets") else column
-                found[name] = replace(feature, column=column) if name != column else feature
+                found[name] = replace(feature, column=column) if name != column else feature  # pyrefly: ignore  # no Cross
     if not found:
         why = "; ".join(f"{column!r} {each}" for column, each in left_out.items())
         raise BadFeatures(f"no feature can be inferred from the columns: {why or 'there is none but the label'}")

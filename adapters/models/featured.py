@@ -203,7 +203,7 @@ class _Pieces:
                 path = self.folder / f"{shard.key}.json"
                 if not path.exists() and not result.exists():
                     summary = Summary(self.looks)
-                    summary.add(shard.read())
+                    summary.add(shard.read())  # pyrefly: ignore  # a `RecordShard`
                     with suppress(FileNotFoundError):  # others have merged all, this one too: two ranks had it
                         write_whole(path, summary.to_json())
                 shard.done()

@@ -114,7 +114,7 @@ def _write_pieces(
             path = folder / f"{shard.key}.{ending}"
             if not path.exists():
                 try:
-                    write_piece(path, compute(shard, task.batch_size))
+                    write_piece(path, compute(shard, task.batch_size))  # pyrefly: ignore  # a `RecordShard`
                 except FileNotFoundError:
                     _check_folder(folder, merged)
             shard.done()

@@ -216,7 +216,7 @@ def batches(data: RecordShards, size: int) -> Iterator[tuple[RecordShard, int, i
     """A shard, and which of its records are the next batch."""
     for shard in data:
         for begin in range(0, len(shard), size):
-            yield shard, begin, min(begin + size, len(shard))
+            yield shard, begin, min(begin + size, len(shard))  # pyrefly: ignore  # a `RecordShard`
 
 
 def add_up(parameters: Sequence[nn.Parameter], taken: int, count: int, loss: float) -> tuple[int, float, float]:
