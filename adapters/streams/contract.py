@@ -58,7 +58,10 @@ class StreamSource(Protocol):
     name: str
 
     def partitions(self) -> Mapping[str, tuple[int, int]]:
-        """By name, each partition's first offset that can be read, and the one after its last. Returns at once."""
+        """By name, each partition's first offset that can be read, and the one after its last. Returns at once.
+
+        It gives all partitions or raises SourceAway: one that the first look did not have came later, to the stream.
+        """
         ...
 
     def read(self, partition: str, first: int, stop: int) -> tuple[Sequence[StreamRecord], int]:

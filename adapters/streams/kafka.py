@@ -77,10 +77,14 @@ class KafkaTopic:
         self._pid = 0
         self._numbers: list[int] = []
         self._listed = 0.0
+        self._seen_all = False
         self._next: tuple[str, int] | None = None  # what the consumer would give next
 
     def partitions(self) -> Mapping[str, tuple[int, int]]:
-        """See `StreamSource`; partitions whose broker is away are left out."""
+        """See `StreamSource`; once all were seen, those whose broker is away are left out.
+
+        Raises SourceAway until then: a partition that the first look left out would be taken for one that came later.
+        """
         consumer = self._opened()
         if not self._numbers or time.monotonic() >= self._listed + FOUND_SECONDS:
             self._numbers = self._list_numbers(consumer)
@@ -92,8 +96,9 @@ class KafkaTopic:
                 found[self._name_of(number)] = self._ends_of(consumer, number)
             except SourceAway as error:
                 away = error
-        if away and not found:
+        if away and not (found and self._seen_all):
             raise SourceAway(f"{self.name}: {away}")
+        self._seen_all = True
         return found
 
     def read(self, partition: str, first: int, stop: int) -> tuple[Sequence[StreamRecord], int]:

@@ -40,7 +40,11 @@ class LineFiles:
         self._ends: dict[str, tuple[int, int]] = {}
 
     def partitions(self) -> Mapping[str, tuple[int, int]]:
-        """Each file, by its name within the folder, and the bytes of its whole lines."""
+        """Each file, by its name within the folder, and the bytes of its whole lines.
+
+        Raises:
+            elastic_run.exceptions.BadSource: a file has become shorter.
+        """
         found: dict[str, tuple[int, int]] = {}
         for path in self._folder.glob(self._pattern):
             name = path.relative_to(self._folder)
@@ -78,6 +82,10 @@ class LineFiles:
         """The byte after the last line feed."""
         size = path.stat().st_size
         known, end = self._ends.get(name, (-1, 0))
+        if size < end:
+            raise BadSource(
+                f"file {name!r} has {size} bytes, and had {end}: files may only grow. Write what is new to a new file"
+            )
         if size != known:
             with path.open("rb") as file:
                 begin = size

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from ...master.data.ledger import DONE, Mark
 from ..client import pushes
 from ..client.ledger_client import Leaser
+from .contract import BadSource
 from .watched_source import LOOK_SECONDS, Gap, WatchedSource
 
 IDLE_SECONDS = 0.5
@@ -18,12 +19,14 @@ class StreamLeaser(Leaser):
 
     Attributes:
         watched: the source; it is always given.
+        follows: the stream goes on with what comes.
         patience: seconds that the next shard is waited for; None: until there is one.
         stopped: no more are wanted.
         gaps: by shard index, what was gone of a lease and is not told yet.
     """
 
     watched: WatchedSource | None = None
+    follows: bool = True
     patience: float | None = None
     stopped: bool = False
     gaps: dict[int, list[Gap]] = field(default_factory=dict[int, list[Gap]])
@@ -69,6 +72,11 @@ class StreamLeaser(Leaser):
     def _await_news(self, deadline: float | None) -> bool:
         """Waits until the master is to be asked again; False where the time is over before."""
         assert self.watched is not None
+        if self.watched.empty and not self.follows:
+            raise BadSource(
+                f"the source of dataset {self.watched.dataset!r} has no partition, and follow=False reads only what is "
+                "there: start the job once there is something, or use follow=True"
+            )
         pushes.rest()
         again = self.sent + IDLE_SECONDS
         while not self.stopped and not self.watched.find_news():

@@ -101,7 +101,7 @@ class StreamShards(Shards):
         client = client_of(environment)
         saves = Saves(environment) if client.rank == 0 else None
         watched = WatchedSource(source, name, lost == "skip", client.rank)
-        self._stream = StreamLeaser(layout, commit, client, 0, saves, watched=watched)
+        self._stream = StreamLeaser(layout, commit, client, 0, saves, watched=watched, follows=follow)
         self._lease_by(self._stream)
 
     def __next__(self) -> StreamShard:
@@ -171,7 +171,8 @@ def stream(
         shard_size: offsets in a shard, at most: records of Kafka, bytes of files. At the end of what there is, a shard
             has what there is.
         commit: as of `shards`: "checkpoint", or "ack".
-        follow: it goes on with what comes; False: it ends where each partition ended when the job first looked.
+        follow: it goes on with what comes; False: it ends where each partition ended when the job first looked. The
+            loop raises BadSource then where the source has no partition.
         start: "latest" passes over what was there when the job first looked. A position that is restored, or that the
             store has, goes before it.
         lost: what becomes of offsets that are gone before they are used: "fail" ends with `OffsetsGone` or

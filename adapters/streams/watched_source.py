@@ -33,12 +33,14 @@ class WatchedSource:
         dataset: its name.
         skips: what is gone is counted; else it is an error.
         rank: who asks, for a person.
+        empty: the source answers, and never had a partition.
     """
 
     source: StreamSource
     dataset: str
     skips: bool
     rank: int
+    empty: bool = False
     _told: dict[str, OffsetRange] = field(default_factory=dict[str, OffsetRange])
     _found: dict[str, OffsetRange] = field(default_factory=dict[str, OffsetRange])
     _looked: float = 0.0
@@ -51,6 +53,7 @@ class WatchedSource:
         if now >= self._looked + LOOK_SECONDS:
             try:
                 ends = self.source.partitions()
+                self.empty = not ends and not self._told
                 self._found = {name: OffsetRange(name, first, max(first, end)) for name, (first, end) in ends.items()}
                 if ends:
                     self._away_since = None

@@ -251,7 +251,7 @@ class State:
         cut: the last one.
         run: of which run of the job (`Header.run`) `round` is; kept as it is here.
         ends: how often leases came back within a round, because their worker had ended.
-        partitions, leased, lost: see `stream_ledger.py`.
+        partitions, leased, lost, origins: see `stream_ledger.py`.
     """
 
     version: int
@@ -270,6 +270,7 @@ class State:
     partitions: tuple[OffsetRange, ...] = ()
     leased: int = 0
     lost: int = 0
+    origins: tuple[OffsetRange, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,8 @@ with the number of workers and of partitions, not of offsets. A piece carries it
   - Offsets that are gone before they were leased (the source keeps records for a while only) end the job, or are
     counted in `State.lost`, as the stream's terms say; those that are gone from a lease, its worker counts.
   - `follow=False`: the stream ends where its partitions ended when they were first told.
+  - In tracking mode "checkpoint" `State.origins` keeps what each partition had to be read when it was first told. A
+    round goes on from there in a partition that the restored position does not have.
 
 Invariants: every offset from a partition's beginning to its `first` is done, lost, or in one piece that is returned or
 leased; `first` and `stop` only grow, but for a round that restores a position.
@@ -31,6 +33,7 @@ from .ledger import (
     Progress,
     Request,
     State,
+    StreamTerms,
     _Worker,  # pyright: ignore[reportPrivateUsage]  # the other half of one class
 )
 
@@ -46,6 +49,7 @@ class StreamLedger(Ledger):
         self._partitions = {each.partition: each for each in state.partitions}
         self._leased = state.leased
         self._lost = state.lost
+        self._origins = {each.partition: each for each in state.origins}
         self._trouble = ""
 
     @property
@@ -55,7 +59,8 @@ class StreamLedger(Ledger):
     @property
     def state(self) -> State:
         """See `Ledger.state`."""
-        return replace(super().state, partitions=self._ranges, leased=self._leased, lost=self._lost)
+        origins = tuple(self._origins[name] for name in sorted(self._origins))
+        return replace(super().state, partitions=self._ranges, leased=self._leased, lost=self._lost, origins=origins)
 
     @property
     def position(self) -> Position:
@@ -89,6 +94,10 @@ class StreamLedger(Ledger):
         return not self._follows and bool(self._partitions) and not any(map(_length, self._ranges))
 
     @property
+    def _read_as(self) -> tuple[str, StreamTerms | None]:
+        return self.dataset.files, self.dataset.stream
+
+    @property
     def _follows(self) -> bool:
         return self.dataset.stream is not None and self.dataset.stream.follow
 
@@ -110,12 +119,15 @@ class StreamLedger(Ledger):
             dataset = replace(self.dataset, stream=replace(here, lost=told.lost))
             self._state = replace(self._state, dataset=dataset)
             self.changed = True
+        declared = request.dataset
+        if declared and not self._state.begun and (declared.files, declared.stream) != self._read_as:
+            self._origins = {}  # the script is another than last round
         return super()._open(request)
 
     def _begin(self, restored: Position | None) -> None:
         super()._begin(restored)
         origin = restored or Position()
-        self._partitions = {each.partition: each for each in origin.partitions}
+        self._partitions = self._origins | {each.partition: each for each in origin.partitions}
         self._leased, self._lost = origin.leased, origin.lost
 
     # -- what workers tell ----------------------------------------------------------------------------------------
@@ -138,7 +150,10 @@ class StreamLedger(Ledger):
                     self._trouble = f"{self.dataset.name!r} has more than {MAX_PARTITIONS} partitions, the most it may"
                     return
                 latest = first_time and terms.start == "latest"
-                self._partitions[told.partition] = replace(told, first=told.stop) if latest else told
+                origin = replace(told, first=told.stop) if latest else told
+                self._partitions[told.partition] = origin
+                if self.dataset.tracking == "checkpoint":
+                    self._origins[told.partition] = origin
             elif here is not None:
                 self._go_on(here, told)
 

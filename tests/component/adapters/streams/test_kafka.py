@@ -66,6 +66,21 @@ def test_a_source_reads_any_range_and_says_what_is_not_there(cluster: Brokers) -
         KafkaTopic("clicks", cluster.servers, options={"no.such.setting": 1}).partitions()
 
 
+def test_the_first_look_is_at_all_partitions(cluster: Brokers) -> None:
+    topic = KafkaTopic("clicks", cluster.servers)
+    cluster.set_down(2)
+    with pytest.raises(SourceAway):
+        topic.partitions()
+    cluster.set_up(2)
+    while True:
+        with contextlib.suppress(SourceAway):
+            assert topic.partitions().keys() == {"clicks/0", "clicks/1", "clicks/2"}
+            break
+    cluster.set_down(2)
+    while not 0 < len(topic.partitions()) < 3:
+        pass
+
+
 def test_a_consumer_is_of_one_process(cluster: Brokers) -> None:
     cluster.produce("clicks", {0: [b"a"]})
     topic = KafkaTopic("clicks", cluster.servers)

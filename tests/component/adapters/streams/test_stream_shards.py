@@ -86,6 +86,14 @@ def test_it_goes_on_with_what_comes_and_finds_new_partitions_until_it_is_stopped
         assert list(data) == [] and data.ended
 
 
+def test_a_source_without_partitions_is_no_batch(log: RecordLog) -> None:
+    with (
+        elastic_run.data.stream("clicks", log, shard_size=10, follow=False) as data,
+        pytest.raises(BadSource, match="has no partition, and follow=False reads only what is there"),
+    ):
+        data.next_within(ENOUGH)
+
+
 def test_a_person_is_told_what_a_source_is_waited_for(
     log: RecordLog, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -40,6 +40,8 @@ def test_files_grow_and_arrive_and_may_not_go(tmp_path: Path) -> None:
     path.write_bytes(b"a\n")
     with pytest.raises(OffsetsGone, match="has 2 bytes, and had 6"):
         source.read("day/1.log", 2, 6)
+    with pytest.raises(BadSource, match=r"'day/1\.log' has 2 bytes, and had 6: files may only grow"):
+        source.partitions()
     path.unlink()
     with pytest.raises(OffsetsGone, match="is not in"):
         source.read("day/1.log", 2, 6)

@@ -56,7 +56,6 @@ class Streams(RuleBasedStateMachine):
         self.used: Counter[Offset] = Counter()
         self.saved: Position | None = None
         self.saved_used: Counter[Offset] = Counter()
-        self.saved_bounds: tuple[dict[str, int], dict[str, int]] = {}, {}
         self.round, self.world, self.cuts = 0, world, 0
         self.started: dict[int, int] = {}
         self.begin_round(world, [])
@@ -68,7 +67,6 @@ class Streams(RuleBasedStateMachine):
         self.numbers = {rank: self.numbers[rank] if rank in stays else 0 for rank in range(world)}
         if self.dataset.tracking == "checkpoint":
             self.used = self.saved_used.copy()
-            self.begins, self.ends = map(dict, self.saved_bounds)
         answer: Answer | None = None
         for rank in [*range(world), *range(world)]:
             request = Request(
@@ -194,7 +192,6 @@ class Streams(RuleBasedStateMachine):
         assert last and last.position
         assert all(answer == last for answer in answers[self.world :])
         self.saved, self.saved_used = last.position, self.used.copy()
-        self.saved_bounds = dict(self.begins), dict(self.ends)
 
     @rule()
     def another_master_takes_over(self) -> None:
@@ -305,6 +302,34 @@ def test_the_latest_are_those_after_the_first_look_and_later_partitions_are_whol
     assert told(ledger, 1, OffsetRange("a", 0, 8)).leases == ()
     answer = told(ledger, 2, OffsetRange("a", 0, 9), OffsetRange("b", 0, 2), wants=3)
     assert [piece.offsets for piece in answer.leases] == [OffsetRange("b", 0, 2), OffsetRange("a", 8, 9)]
+
+
+@pytest.mark.parametrize("cut_before", [False, True])
+def test_what_came_after_the_first_look_is_read_though_no_checkpoint_has_it(cut_before: bool) -> None:
+    ledger = opened(StreamTerms(start="latest"), "checkpoint")
+    saved: Position | None = None
+    if cut_before:
+        answer = ledger.answer(Request("cut", "clicks", 1, 0, 1, sequence=1, cut=1), 0.0)
+        saved = answer.position if answer else None
+        assert saved == Position()
+    told(ledger, 1 + cut_before, OffsetRange("a", 0, 8))
+    ledger.turn(2)
+    ledger = ledger_of(read(written(ledger.state)), 0.0)
+    assert isinstance(ledger, StreamLedger)
+    request = Request("open", "clicks", 2, 0, 1, dataset=ledger.dataset, restored=saved)
+    assert ledger.answer(request, 0.0) == Answer()
+    known = (OffsetRange("a", 0, 10),)
+    answer = ledger.answer(Request("exchange", "clicks", 2, 0, 1, sequence=1, wants=1, known=known), 0.0)
+    assert answer and [piece.offsets for piece in answer.leases] == [OffsetRange("a", 8, 10)]
+
+
+def test_another_source_is_looked_at_anew() -> None:
+    ledger = opened(StreamTerms(), "checkpoint")
+    told(ledger, 1, OffsetRange("a", 0, 8))
+    ledger.turn(2)
+    dataset = replace(ledger.dataset, files="another")
+    assert ledger.answer(Request("open", "clicks", 2, 0, 1, dataset=dataset), 0.0) == Answer()
+    assert ledger.state.partitions == ()
 
 
 def test_a_worker_reads_on_in_the_partition_that_has_most() -> None:
