@@ -239,7 +239,11 @@ def _kinds_of(file: str, schema: Any, given: Mapping[str, str]) -> dict[str, str
     for name, kind in given.items():
         if name not in found:
             raise BadFiles(f"kinds= names the column {name!r}, and {file} has {', '.join(map(repr, names))}")
-        if kind != found[name] and kind != "str" and (kind != "float64" or found[name] not in ("int64", "uint64", "bool")):
+        if (
+            kind != found[name]
+            and kind != "str"
+            and (kind != "float64" or found[name] not in ("int64", "uint64", "bool"))
+        ):
             raise BadFiles(f"column {name!r} of {file} is of kind {found[name]}, and cannot be read as {kind!r}")
         found[name] = kind
     return found

@@ -15,6 +15,9 @@ from elastic_run.adapters.models.exporting import export_model
 from elastic_run.adapters.models.featured import ModelFeatures
 from elastic_run.adapters.models.user_model import UserModel
 from elastic_run.adapters.models.zoo_files import ZOO, list_names
+from elastic_run.adapters.servers import session
+from elastic_run.adapters.servers.own_server import OwnServer
+from elastic_run.adapters.servers.session import ServersClient
 
 from ....house import pages
 
@@ -29,6 +32,7 @@ def declare(features: Features) -> ModelFeatures:
     return found
 
 
+@pytest.mark.filterwarnings("ignore:Initializing zero-element tensors")  # of torch, of layers without inputs
 @pytest.mark.parametrize("name", [*list_names(), "page"])
 @pytest.mark.parametrize(
     "features",
@@ -40,7 +44,11 @@ def declare(features: Features) -> ModelFeatures:
     ],
     ids=["no-fields", "no-numbers", "neither", "both"],
 )
-def test_a_model_takes_features_of_one_kind_alone(name: str, features: Features, tmp_path: Path) -> None:
+def test_a_model_takes_features_of_one_kind_alone(
+    name: str, features: Features, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = ServersClient(OwnServer())
+    monkeypatch.setattr(session, "session", lambda: tables)
     path = ZOO / f"{name}.py"
     if name == "page":
         path = tmp_path / "page.py"
@@ -57,7 +65,7 @@ def test_a_model_takes_features_of_one_kind_alone(name: str, features: Features,
 
 
 def test_a_feature_of_any_name_is_exported(tmp_path: Path) -> None:
-    own = declare(Features({"it's \"x\"]": Numeric("x"), "Größe\n": Category("city", hash=9)}))
+    own = declare(Features({'it\'s "x"]': Numeric("x"), "Größe\n": Category("city", hash=9)}))
     user = UserModel(runpy.run_path(str(ZOO / "wide_deep.py")), "model.py", own)
     task = read_task(["export", "model.py", f"--output={tmp_path / 'served'}"])
     export_model(user, user.make_module(0), task)
