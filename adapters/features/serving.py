@@ -230,7 +230,8 @@ class FittedFeatures:
         facts: as given.
         numbers: how many numbers of a record `join` returns.
         fields: how many ids of a record `join` returns.
-        rows: how many different ids these may be, or 1: the length of an `nn.Embedding`; 0: ids of a table are among them.
+        rows: how many different ids these may be, or 1: the length of an `nn.Embedding`; 0: ids of a table are among
+            them.
     """
 
     def __init__(self, facts: Iterable[Facts]) -> None:
