@@ -162,7 +162,8 @@ KINDS: Mapping[str, type[Feature]] = {
 
 def _as_text(value: Any) -> str:  # Any: of a script or a file
     """As records of that value have it."""
-    return str(int(value)) if isinstance(value, bool | float) and value == int(value) else str(value)
+    whole = isinstance(value, bool | float) and abs(value) < 2**53 and value == int(value)
+    return str(int(value)) if whole else str(value)
 
 
 def _settle_ids(feature: Any) -> None:  # Any: one of those that have a vocabulary

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from .declared import Category, Cross, Feature, Features, IdSequence, Numeric, Words
-from .serving import WORDS, FittedFeatures
+from .serving import WORDS, FittedFeatures, text_of
 from .summary import KEPT, ColumnLook, NumberSummary, Summary
 
 
@@ -58,7 +58,7 @@ def _fit(name: str, feature: Feature, summary: Summary) -> dict[str, Any]:
         values = (
             summary.texts(found["column"], _split_of(feature)).frequent.most(feature.vocabulary, feature.min_count)
             if isinstance(feature.vocabulary, int)
-            else list(feature.vocabulary)
+            else list(map(text_of, feature.vocabulary))
         )
         facts, kind = {"values": values, "rows": len(values) + 2}, "vocabulary"
     if isinstance(feature, Category):

@@ -230,7 +230,8 @@ class FittedFeatures:
         facts: as given.
         numbers: how many numbers of a record `join` returns.
         fields: how many ids of a record `join` returns.
-        rows: how many different ids these may be: the length of an `nn.Embedding`; 0: ids of a table are among them.
+        rows: how many different ids these may be, or 1: the length of an `nn.Embedding`; 0: ids of a table are among
+            them.
     """
 
     def __init__(self, facts: Iterable[Facts]) -> None:
@@ -244,7 +245,7 @@ class FittedFeatures:
         ]
         self.numbers = sum(2 if each.facts["indicator"] else 1 for each in self._numbers)
         self.fields = len(self._single)
-        self.rows: int = sum(rows) if all(rows) else 0
+        self.rows: int = max(sum(rows), 1) if all(rows) else 0
 
     @property
     def columns(self) -> "list[str]":
@@ -312,7 +313,7 @@ class Predictor:
         if not isinstance(records, Mapping):
             records = {column: [each.get(column) for each in records] for column in self.features.columns}
         with torch.no_grad():
-            return self._module(self.features(records))
+            return self._module(tuple(self.features(records).values()))
 
 
 @functools.cache

@@ -4,7 +4,8 @@ The launcher reads the same words before it starts anything, and the workers rea
 """
 
 import argparse
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal, NoReturn
@@ -25,6 +26,12 @@ FORMATS = ("csv", "parquet")
 
 BATCHES = 16
 """In a shard, where its size is not given."""
+
+KINDS = ("int64", "float64", "str")
+"""That a column can be given."""
+
+_KINDS = re.compile(rf"(.+?):({'|'.join(KINDS)})(?:,|$)")
+"""One of them; a name may have commas and colons."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +56,7 @@ class ModelTask:
         report_every: steps from one line to the next.
         seed: of the model's first numbers, and of the order of the data.
         bad: the share of records that may be left out because they do not fit the columns; 0: none.
+        kinds: of columns where what is inferred does not fit, as of `elastic_run.data.open`.
     """
 
     verb: Verb
@@ -68,6 +76,7 @@ class ModelTask:
     report_every: int
     seed: int
     bad: float
+    kinds: Mapping[str, str]
 
 
 class VerbParser(argparse.ArgumentParser):
@@ -112,6 +121,12 @@ def _share(text: str) -> float:
     return share
 
 
+def _kinds(text: str) -> dict[str, str]:
+    if not _KINDS.findall(text) or _KINDS.sub("", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME:KIND, as age:float64,zip:str: {', '.join(KINDS)}")
+    return dict(_KINDS.findall(text))
+
+
 def make_parser(verb: Verb, *, named: bool = True) -> VerbParser:
     """Of one command; `named`: the model's file is among its words."""
     what = {
@@ -134,7 +149,7 @@ def make_parser(verb: Verb, *, named: bool = True) -> VerbParser:
     if verb == "export":
         add("--state", type=Path, metavar="FILE", help="what training wrote (default: MODEL.pt, here)")
         add("--output", type=Path, required=True, metavar="FOLDER", help="a new folder")
-        parser.set_defaults(data=[], batch_size=1, shard_size=1, bad=0.0)
+        parser.set_defaults(data=[], batch_size=1, shard_size=1, bad=0.0, kinds={})
         return parser
     add(
         "--data", action="append", required=True, metavar="FILES", help="a file, a folder or a pattern; may be repeated"
@@ -143,6 +158,7 @@ def make_parser(verb: Verb, *, named: bool = True) -> VerbParser:
     add("--batch-size", type=_count, default=64, metavar="N", help="records of each worker in a step (default: 64)")
     add("--shard-size", type=_count, metavar="N", help=f"records leased at a time (default: {BATCHES} batches)")
     add("--bad", type=_share, default=0.0, metavar="SHARE", help="of records that may be left out: 0.001 (default: 0)")
+    add("--kinds", type=_kinds, default={}, metavar="NAME:KIND[,...]", help="of columns: float64, str or int64")
     if verb == "train":
         add("--validate", action="append", default=[], metavar="FILES", help="evaluate on these, beside training")
         add("--validate-every", type=_interval, default=0, metavar="RECORDS|epoch", help="how often (default: epoch)")
@@ -201,6 +217,7 @@ def read_task(words: Sequence[str], *, script: str = "") -> ModelTask:
         report_every=given.report_every if verb == "train" else 1,
         seed=given.seed if verb == "train" else 0,
         bad=given.bad,
+        kinds=given.kinds,
     )
 
 

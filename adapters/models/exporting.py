@@ -9,7 +9,7 @@ import math
 import os
 import shutil
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from urllib.parse import quote
 
@@ -104,16 +104,16 @@ def _mix(words: Tensor) -> Tensor:
     return words ^ _shift(words, 31)
 
 
-class _WithMapping(nn.Module):
-    """The module, called as a model in four functions is: a mapping of inputs becomes keywords."""
+class _WithTuple(nn.Module):
+    """The module, called with its inputs in order: torch's program cannot have any name that a feature has."""
 
-    def __init__(self, module: nn.Module) -> None:
+    def __init__(self, module: nn.Module, names: Iterable[str]) -> None:
         super().__init__()
-        self.module = module
+        self.module, self.names = module, tuple(names)
 
-    def forward(self, inputs: Mapping[str, Tensor]) -> Value:
+    def forward(self, inputs: tuple[Tensor, ...]) -> Value:
         """What the module returns."""
-        return self.module(**inputs)
+        return self.module(**dict(zip(self.names, inputs, strict=True)))
 
 
 def export_model(user: UserModel, module: nn.Module, task: ModelTask) -> None:
@@ -158,12 +158,15 @@ def _write_program(module: nn.Module, inputs: Mapping[str, Tensor], path: Path, 
     from torch.export import Dim, export, save  # here: it takes a second
 
     records = Dim("records", min=0)
-    lengths = {name: Dim(f"values_{number}", min=0) for number, name in enumerate(inputs)}
-    shapes = {name: {0: lengths[name] if f"{name}_offsets" in inputs else records} for name in inputs}
+    lengths = [Dim(f"values_{number}", min=0) for number in range(len(inputs))]
+    shapes = tuple(
+        {0: length if f"{name}_offsets" in inputs else records} for name, length in zip(inputs, lengths, strict=True)
+    )
+    given = (tuple(inputs.values()),)
     try:
         with warnings.catch_warnings(), torch.no_grad():
             warnings.simplefilter("ignore")  # of torch's own workings
-            save(export(_WithMapping(module), (dict(inputs),), dynamic_shapes=({**shapes},), strict=False), str(path))
+            save(export(_WithTuple(module, inputs), given, dynamic_shapes=(shapes,), strict=False), str(path))
     except Exception as error:  # torch has no error of its own for what it cannot take down
         reason = " ".join(str(error).split())[:400]
         raise BadModel(

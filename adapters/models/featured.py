@@ -179,7 +179,7 @@ def _identify(looks: tuple[ColumnLook, ...], files: RecordFiles, task: ModelTask
     """Another name for other looks or other data."""
     local = [Path(file) for file, _ in files.files if "://" not in file]
     versions = [(each.stat().st_size, each.stat().st_mtime_ns) for each in local]
-    facts = json.dumps([files.files, versions, [repr(each) for each in looks], task.bad])
+    facts = json.dumps([files.files, versions, [repr(each) for each in looks], task.bad, task.kinds])
     return hashlib.blake2b(facts.encode(), digest_size=8).hexdigest()
 
 

@@ -37,7 +37,7 @@ def identify(task: ModelTask, files: RecordFiles) -> str:
     source, state = Path(task.model), task.state
     local = [Path(file) for file, _ in files.files if "://" not in file]
     versions = [(each.stat().st_size, each.stat().st_mtime_ns) for each in (*local, state)]
-    facts = json.dumps([files.files, versions, task.shard_size, task.bad])
+    facts = json.dumps([files.files, versions, task.shard_size, task.bad, task.kinds])
     digest = hashlib.blake2b(facts.encode(), digest_size=8)
     for path in (source, state):
         with path.open("rb") as file:

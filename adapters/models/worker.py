@@ -92,7 +92,7 @@ def _export(user: "UserModel", task: ModelTask) -> None:
 
 
 def _open(task: ModelTask, paths: Sequence[str]) -> RecordFiles:
-    return open_files(paths, bad=task.bad or "fail")
+    return open_files(paths, bad=task.bad or "fail", kinds=task.kinds)
 
 
 def _load_state(module: "nn.Module", state: Path) -> int:

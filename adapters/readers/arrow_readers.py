@@ -48,7 +48,7 @@ class ArrowReader(ABC):
 
     Args:
         files: names.
-        kinds: "float64" of columns of numbers, in which null becomes NaN, or "str" of any.
+        kinds: "float64" of columns of numbers or truth values, in which null becomes NaN, or "str" of any.
         memory: bytes of decoded groups that are kept; the one in use is, whatever its size.
 
     Raises BadFiles.
@@ -128,8 +128,8 @@ class ArrowReader(ABC):
                     ):
                         found[name][position] = value
             for name, missing in group.missing.items():
-                other, none = ("str", None) if self._kinds[name] == "bool" else ("float64", "NaN")
-                why = f"column {name!r} has no value (kinds={{{name!r}: {other!r}}} reads it as {none})"
+                reads = f"kinds={{{name!r}: 'float64'}}, or --kinds={name}:float64, reads it as NaN"
+                why = f"column {name!r} has no value ({reads})"
                 bad.update(dict.fromkeys(positions[missing[rows]].tolist(), why))
         if bad:
             kept = [position for position in range(len(wanted)) if position not in bad]
@@ -239,7 +239,11 @@ def _kinds_of(file: str, schema: Any, given: Mapping[str, str]) -> dict[str, str
     for name, kind in given.items():
         if name not in found:
             raise BadFiles(f"kinds= names the column {name!r}, and {file} has {', '.join(map(repr, names))}")
-        if kind != found[name] and kind != "str" and (kind != "float64" or found[name] not in ("int64", "uint64")):
+        if (
+            kind != found[name]
+            and kind != "str"
+            and (kind != "float64" or found[name] not in ("int64", "uint64", "bool"))
+        ):
             raise BadFiles(f"column {name!r} of {file} is of kind {found[name]}, and cannot be read as {kind!r}")
         found[name] = kind
     return found

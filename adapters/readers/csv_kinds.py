@@ -70,19 +70,23 @@ def unfit(value: str, kind: str, name: str, *, codes: bool = False) -> str:
     if kind == "str":
         return ""
     if not value and kind == "int64":
-        return f"is empty, and the column is of whole numbers (kinds={{{name!r}: 'float64'}} reads it as NaN)"
+        return f"is empty, and the column is of whole numbers ({_offer(name, 'float64')} reads it as NaN)"
     try:
         (whole_numbers if kind == "int64" else numbers)([value], codes=codes)
     except ValueError:
         what = "whole number of 64 bits" if kind == "int64" else "number"
         if _LEADING_ZERO.match(f"\n{value}") and not codes:
-            return f"is {shown}, with a zero in front, in a column of numbers (kinds={{{name!r}: 'str'}} keeps it)"
+            return f"is {shown}, with a zero in front, in a column of numbers ({_offer(name, 'str')} keeps it)"
         return f"is {shown}, and not a {what}{_remedy(value, kind, name)}"
     return ""
+
+
+def _offer(name: str, kind: str) -> str:
+    return f"kinds={{{name!r}: {kind!r}}}, or --kinds={name}:{kind},"
 
 
 def _remedy(value: str, kind: str, name: str) -> str:
     """What reads a number that is not of 64 bits; empty for what is no number."""
     if kind == "float64" or kind_of([value]) not in ("float64", "int64"):
-        return f" (kinds={{{name!r}: 'str'}} reads it)" if _are_long([value]) else ""
-    return f" (kinds={{{name!r}: 'float64'}} reads it)"
+        return f" ({_offer(name, 'str')} reads it)" if _are_long([value]) else ""
+    return f" ({_offer(name, 'float64')} reads it)"

@@ -27,12 +27,12 @@ class LogisticRegression(nn.Module):
         super().__init__()
         self.join = features.join
         self.numbers = nn.Linear(features.numbers, 1)
-        self.rows = nn.EmbeddingBag(features.rows, 1, mode="sum")
+        self.rows = nn.Embedding(features.rows, 1)
         nn.init.zeros_(self.rows.weight)
 
     def forward(self, **inputs: Tensor) -> Tensor:
         numbers, ids = self.join(inputs)
-        return (self.numbers(numbers) + self.rows(ids)).squeeze(1)
+        return (self.numbers(numbers) + self.rows(ids).sum(dim=1)).squeeze(1)
 
 
 def forward(features: FittedFeatures) -> nn.Module:

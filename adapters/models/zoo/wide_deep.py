@@ -29,7 +29,7 @@ class WideDeep(nn.Module):
     def __init__(self, features: FittedFeatures) -> None:
         super().__init__()
         self.join = features.join
-        self.wide = nn.EmbeddingBag(features.rows, 1, mode="sum")
+        self.wide = nn.Embedding(features.rows, 1)
         self.rows = nn.Embedding(features.rows, WIDTH)
         inputs = features.numbers + WIDTH * features.fields
         self.deep = nn.Sequential(nn.Linear(inputs, 64), nn.ReLU(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 1))
@@ -39,7 +39,7 @@ class WideDeep(nn.Module):
     def forward(self, **inputs: Tensor) -> Tensor:
         numbers, ids = self.join(inputs)
         deep = self.deep(torch.cat([numbers, self.rows(ids).flatten(1)], dim=1))
-        return (self.wide(ids) + deep).squeeze(1)
+        return (self.wide(ids).sum(dim=1) + deep).squeeze(1)
 
 
 def forward(features: FittedFeatures) -> nn.Module:

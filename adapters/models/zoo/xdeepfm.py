@@ -29,10 +29,10 @@ class XDeepFM(nn.Module):
     def __init__(self, features: FittedFeatures) -> None:
         super().__init__()
         self.join = features.join
-        self.wide = nn.EmbeddingBag(features.rows, 1, mode="sum")
+        self.wide = nn.Embedding(features.rows, 1)
         self.rows = nn.Embedding(features.rows, WIDTH)
         sizes = [features.fields, *[MAPS] * LAYERS]
-        self.layers = nn.ModuleList(nn.Conv1d(size * features.fields, MAPS, 1) for size in sizes[:-1])
+        self.layers = nn.ModuleList(nn.Linear(size * features.fields, MAPS) for size in sizes[:-1])
         inputs = features.numbers + WIDTH * features.fields
         self.deep = nn.Sequential(nn.Linear(inputs, 64), nn.ReLU(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 1))
         self.last = nn.Linear(MAPS * LAYERS, 1)
@@ -41,14 +41,14 @@ class XDeepFM(nn.Module):
 
     def forward(self, **inputs: Tensor) -> Tensor:
         numbers, ids = self.join(inputs)
-        maps = rows = self.rows(ids)  # (records, fields, WIDTH)
+        maps = rows = self.rows(ids).transpose(1, 2)  # (records, WIDTH, fields)
         sums: list[Tensor] = []
         for layer in self.layers:
-            products = (maps.unsqueeze(2) * rows.unsqueeze(1)).flatten(1, 2)
+            products = (maps.unsqueeze(3) * rows.unsqueeze(2)).flatten(2)
             maps = layer(products).relu()
-            sums.append(maps.sum(dim=2))
+            sums.append(maps.sum(dim=1))
         deep = self.deep(torch.cat([numbers, rows.flatten(1)], dim=1))
-        return (self.wide(ids) + self.last(torch.cat(sums, dim=1)) + deep).squeeze(1)
+        return (self.wide(ids).sum(dim=1) + self.last(torch.cat(sums, dim=1)) + deep).squeeze(1)
 
 
 def forward(features: FittedFeatures) -> nn.Module:

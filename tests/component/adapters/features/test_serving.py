@@ -52,6 +52,11 @@ def test_numbers_are_standardized_and_what_is_missing_is_the_mean_and_told() -> 
     assert found["z"][:4, 0].tolist() == [1, 3, 0, 0]
 
 
+def test_values_that_are_listed_are_found_however_long_they_are() -> None:
+    fitted = fit(Features(x=Category(vocabulary=("a", "b" * 300))), {"x": []})
+    assert fitted({"x": ["a", "b" * 300, "b" * 301]})["x"].tolist() == [2, 3, 1]
+
+
 def test_bins_are_ids_by_quantiles_or_edges() -> None:
     numbers = np.arange(1000.0)
     fitted = fit(Features(q=Numeric("x", bins=4), e=Numeric("x", bins=(10, 20))), {"x": numbers})

@@ -199,9 +199,12 @@ def test_a_file_that_changes_is_refused_though_its_group_is_kept(tmp_path: Path)
 
 def test_a_truth_without_a_value_is_told_what_reads_it(tmp_path: Path) -> None:
     parquet.write_table(pa.table({"b": pa.array([True, None])}), tmp_path / "a.parquet")
-    with pytest.raises(BadRecords, match=r"column 'b' has no value \(kinds=\{'b': 'str'\} reads it as None\)"):
+    with pytest.raises(
+        BadRecords, match=r"column 'b' has no value \(kinds=\{'b': 'float64'\}, or --kinds=b:float64, reads it"
+    ):
         data.open(tmp_path).read([1])
     assert data.open(tmp_path, kinds={"b": "str"}).read([0, 1])["b"] == ["true", None]
+    assert str(data.open(tmp_path, kinds={"b": "float64"}).read([0, 1])["b"]) == "[ 1. nan]"
 
 
 def test_a_group_that_is_written_while_it_is_decoded_is_not_used(

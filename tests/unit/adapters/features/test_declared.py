@@ -1,7 +1,8 @@
 """How features are declared: in Python, in a file, and shown as Python."""
 
+import math
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -44,6 +45,8 @@ def test_what_is_shown_declares_the_same_and_so_does_a_file(features: Features) 
 def test_values_are_the_texts_that_records_have_and_a_default_is_a_vocabulary() -> None:
     assert PLAIN.declared["country"] == Category(vocabulary=("de", "fr", "1", "2.5"), min_count=3)
     assert Category() == Category(vocabulary=1000)
+    ends = cast("Any", [math.inf, -math.inf, math.nan, 1e20])
+    assert Category(vocabulary=ends).vocabulary == ("inf", "-inf", "nan", "1e+20")
 
 
 def test_a_file_is_toml_or_json(tmp_path: Path) -> None:

@@ -11,7 +11,9 @@ from elastic_run.adapters.models.errors import BadModel
 def test_the_state_is_named_by_the_model_and_a_shard_has_sixteen_batches() -> None:
     task = read_task(["train", "models/clicks.py", "--data=a", "--data=b", "--batch-size=10"])
     assert (task.state, task.shard_size, task.data) == (Path("clicks.pt"), 160, ("a", "b"))
-    assert (task.validate, task.epochs, task.bad) == ((), 1, 0.0)
+    assert (task.validate, task.epochs, task.bad, task.kinds) == ((), 1, 0.0, {})
+    given = read_task(["predict", "model.py", "--data=a", "--output=b", "--kinds=a,b: c:float64,zip:str"])
+    assert given.kinds == {"a,b: c": "float64", "zip": "str"}
 
 
 def test_a_script_that_is_the_model_is_not_named() -> None:
@@ -27,6 +29,7 @@ def test_a_script_that_is_the_model_is_not_named() -> None:
         (["train", "model.py", "--data=a", "--batch-size=0"], "'0' is not a whole number from 1"),
         (["train", "model.py", "--data=a", "--seed=-1"], "'-1' is not a whole number from 0 to 4294967295"),
         (["train", "model.py", "--data=a", "--bad=1"], "'1' is not a share from 0 to below 1"),
+        (["train", "model.py", "--data=a", "--kinds=age:int"], "'age:int' is not NAME:KIND"),
         (["evaluate", "model.py", "--data=a", "--epochs=2"], "unrecognized arguments: --epochs=2"),
     ],
 )

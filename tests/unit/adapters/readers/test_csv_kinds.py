@@ -35,10 +35,26 @@ def test_a_column_has_the_narrowest_kind_of_all_its_values(values: list[str], ki
     ("value", "kind", "why"),
     [
         ("x", "int64", "is 'x', and not a whole number of 64 bits"),
-        ("1.5", "int64", "is '1.5', and not a whole number of 64 bits (kinds={'n': 'float64'} reads it)"),
-        ("9" * 20, "int64", f"is '{'9' * 20}', and not a whole number of 64 bits (kinds={{'n': 'str'}} reads it)"),
-        ("007", "int64", "is '007', with a zero in front, in a column of numbers (kinds={'n': 'str'} keeps it)"),
-        ("-00.5", "float64", "is '-00.5', with a zero in front, in a column of numbers (kinds={'n': 'str'} keeps it)"),
+        (
+            "1.5",
+            "int64",
+            "is '1.5', and not a whole number of 64 bits (kinds={'n': 'float64'}, or --kinds=n:float64, reads it)",
+        ),
+        (
+            "9" * 20,
+            "int64",
+            f"is '{'9' * 20}', and not a whole number of 64 bits (kinds={{'n': 'str'}}, or --kinds=n:str, reads it)",
+        ),
+        (
+            "007",
+            "int64",
+            "is '007', with a zero in front, in a column of numbers (kinds={'n': 'str'}, or --kinds=n:str, keeps it)",
+        ),
+        (
+            "-00.5",
+            "float64",
+            "is '-00.5', with a zero in front, in a column of numbers (kinds={'n': 'str'}, or --kinds=n:str, keeps it)",
+        ),
         ("0", "int64", ""),
         ("0.5", "float64", ""),
         ("x" * 50, "int64", f"is {'x' * 40 + '...'!r}, and not a whole number of 64 bits"),
@@ -53,7 +69,7 @@ def test_what_does_not_fit_is_said_in_words(value: str, kind: str, why: str) -> 
 
 
 def test_an_empty_whole_number_is_told_what_to_do() -> None:
-    assert "(kinds={'n': 'float64'} reads it as NaN)" in unfit("", "int64", "n")
+    assert "(kinds={'n': 'float64'}, or --kinds=n:float64, reads it as NaN)" in unfit("", "int64", "n")
 
 
 def test_who_gives_a_kind_may_have_zeros_in_front() -> None:
