@@ -60,7 +60,10 @@ class StreamSource(Protocol):
     def partitions(self) -> Mapping[str, tuple[int, int]]:
         """By name, each partition's first offset that can be read, and the one after its last. Returns at once.
 
-        It gives all partitions or raises SourceAway: one that the first look did not have came later, to the stream.
+        It gives all partitions: to the stream, one that the first look did not have came later.
+
+        Raises:
+            elastic_run.exceptions.SourceAway: one of them does not answer.
         """
         ...
 

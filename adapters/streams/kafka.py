@@ -83,7 +83,8 @@ class KafkaTopic:
     def partitions(self) -> Mapping[str, tuple[int, int]]:
         """See `StreamSource`; once all were seen, those whose broker is away are left out.
 
-        Raises SourceAway until then: a partition that the first look left out would be taken for one that came later.
+        Raises:
+            elastic_run.exceptions.SourceAway: until then one is away: it would be taken for one that came later.
         """
         consumer = self._opened()
         if not self._numbers or time.monotonic() >= self._listed + FOUND_SECONDS:

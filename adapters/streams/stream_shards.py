@@ -171,8 +171,8 @@ def stream(
         shard_size: offsets in a shard, at most: records of Kafka, bytes of files. At the end of what there is, a shard
             has what there is.
         commit: as of `shards`: "checkpoint", or "ack".
-        follow: it goes on with what comes; False: it ends where each partition ended when the job first looked. The
-            loop raises BadSource then where the source has no partition.
+        follow: it goes on with what comes; False: it ends where each partition ended when the job first looked, and
+            refuses a source that has no partition then.
         start: "latest" passes over what was there when the job first looked. A position that is restored, or that the
             store has, goes before it.
         lost: what becomes of offsets that are gone before they are used: "fail" ends with `OffsetsGone` or

@@ -247,8 +247,7 @@ class State:
         origin: that position.
         frontier, returned, owners: see above.
         cuts: how many there were in this round.
-        step: of the last one.
-        cut: the last one.
+        step, cut: of the last one, and its position.
         run: of which run of the job (`Header.run`) `round` is; kept as it is here.
         ends: how often leases came back within a round, because their worker had ended.
         partitions, leased, lost, origins: see `stream_ledger.py`.
