@@ -46,11 +46,13 @@ class Names:
         names: set[str] = set()
         functions: set[str] = set()
         passed: set[tuple[str, str]] = set()
-        written: set[str] = set()  # in code that the product writes
+        kept: set[str] = set()  # in code that the product writes, or others' names
         for source in sources:
             for node in ast.walk(ast.parse(source)):
+                if isinstance(node, ast.Import) or (isinstance(node, ast.ImportFrom) and not node.level):
+                    kept |= {alias.name for alias in node.names}
                 if isinstance(node, ast.JoinedStr):
-                    written |= {
+                    kept |= {
                         word
                         for each in node.values
                         if isinstance(each, ast.Constant)
@@ -67,7 +69,7 @@ class Names:
                     functions.add(node.name)
                 if isinstance(node, ast.ClassDef):
                     passed |= {("__init_subclass__", keyword.arg) for keyword in node.keywords if keyword.arg}
-        private = sorted(name for name in names - written if is_private(name) and not name.endswith("_"))
+        private = sorted(name for name in names - kept if is_private(name) and not name.endswith("_"))
         new = {name: f"{'__' if name.startswith('__') else '_'}renamed_{at}" for at, name in enumerate(private)}
         own = {(name if name in functions else "", keyword) for name, keyword in passed if name != "replace"}
         return cls(new, frozenset(own))
