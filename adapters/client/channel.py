@@ -129,7 +129,12 @@ class AgentTimeout(ElasticRunError, TimeoutError, public=True):
 
 def say_wait(rank: int, why: str) -> None:
     """Tells a person what a worker waits for."""
-    print(f"[elastic-run] rank {rank} waits: {visible(why)}", file=sys.stderr, flush=True)
+    say_line(f"rank {rank} waits: {visible(why)}")
+
+
+def say_line(words: str) -> None:
+    """Tells a person something, beside what the script prints."""
+    print(f"[elastic-run] {words}", file=sys.stderr, flush=True)
 
 
 class Channel:

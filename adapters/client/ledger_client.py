@@ -8,7 +8,6 @@ How many are ahead follows from this process's own pace. What was said to be don
 
 import contextlib
 import os
-import sys
 import threading
 import time
 import weakref
@@ -23,7 +22,7 @@ from ...rendezvous.base.visible import visible
 from ...rendezvous.wire.frame import TooLong
 from ...rendezvous.wire.values import Malformed
 from . import pushes
-from .channel import Call, Channel, say_wait
+from .channel import Call, Channel, say_line, say_wait
 from .own_ledger import OwnLedger
 from .saves import Saves
 from .whose_ledger import Client
@@ -255,7 +254,7 @@ class Leaser:
                 restored = None if dataset.alone else self.restored
                 if restored is not self.restored and self.client.rank == 0:
                     words = "goes on from what the rows of its tables have, and not from the position that was loaded"
-                    print(f"[elastic-run] dataset {self.layout.name!r} {words}", file=sys.stderr, flush=True)
+                    say_line(f"dataset {self.layout.name!r} {words}")
                 self._send(replace(self._request("open"), dataset=dataset, restored=restored))
             self._settle()
 

@@ -3,12 +3,12 @@
 Which ranks have come so far is the caller's affair: see `adapters/torch/lockstep_batches.py`, and decision 051.
 """
 
-import sys
 import weakref
 
 from ...master.data.lockstep import Plan, Position, SamplerMisused, Step
 from ...rendezvous.base.frozen import replace
 from . import pushes
+from .channel import say_line
 from .context import context
 from .pushes import Pushes, StepRecords
 
@@ -47,12 +47,12 @@ class StepRows:
         rows = _read_position(plan, positions[0], position)
         if rows < here:
             if rank == 0:
-                _print_line(
+                say_line(
                     f"the tables have {_describe(rows)}, and the position was {_describe(here)}: it goes back to theirs"
                 )
             position = Position(*rows, position.step)
         elif rows > here and rank == 0:
-            _print_line(
+            say_line(
                 f"the tables have {_describe(rows)} already, and the position is {_describe(here)}: until theirs is "
                 "reached, only the rest of the model is trained"
             )
@@ -119,7 +119,3 @@ def _cut(plan: Plan, positions: tuple[tuple[int, int], ...]) -> Plan:
 
 def _describe(position: tuple[int, int]) -> str:
     return f"record {position[1]} of epoch {position[0]}"
-
-
-def _print_line(words: str) -> None:
-    print(f"[elastic-run] {words}", file=sys.stderr, flush=True)

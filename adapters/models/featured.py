@@ -7,7 +7,6 @@ beside the state under a name of data and declaration, so that a job that is sta
 import hashlib
 import inspect
 import json
-import os
 import shutil
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -29,7 +28,7 @@ from ..readers.opened import RecordFiles
 from ..torch.checkpoint import read_part
 from .commands import ModelTask
 from .errors import BadModel
-from .saved_state import beside
+from .saved_state import beside, write_whole
 
 AUTO = "auto"
 
@@ -168,7 +167,7 @@ def summarize_records(looks: tuple[ColumnLook, ...], files: RecordFiles, task: M
         pieces.write(f"features-{name}", result)
         text = pieces.merge()
         if text and not result.exists():
-            write_whole(result, text)
+            write_whole(result, text.encode())
         shutil.rmtree(pieces.folder, ignore_errors=True)
         if not result.exists():
             raise BadModel(f"{pieces.folder} was removed while it was written into: start this again")
@@ -205,7 +204,7 @@ class _Pieces:
                     summary = Summary(self.looks)
                     summary.add(shard.read())  # pyrefly: ignore  # a `RecordShard`
                     with suppress(FileNotFoundError):  # others have merged all, this one too: two ranks had it
-                        write_whole(path, summary.to_json())
+                        write_whole(path, summary.to_json().encode())
                 shard.done()
 
     def merge(self) -> str:
@@ -217,14 +216,6 @@ class _Pieces:
                 found += 1
         wanted = sum(-(-size // self.shard_size) for _, size in self.files.files)
         return together.to_json() if found == wanted else ""
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Whole or absent, whoever else writes the same at the same time. Raises OSError."""
-    here = context()
-    part = path.with_name(f".{path.name}.{here.round}-{here.rank}-{os.getpid()}.part")
-    part.write_text(text, encoding="utf-8")
-    part.replace(path)
 
 
 def _print_at_first_rank(text: str) -> None:

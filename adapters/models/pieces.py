@@ -24,7 +24,7 @@ from .auc import AUC
 from .commands import FORMATS, ModelTask
 from .errors import BadModel
 from .outputs import encode_csv, encode_parquet, name_columns
-from .saved_state import beside
+from .saved_state import beside, write_whole
 from .training import say_once
 from .user_model import UserModel, count_records
 
@@ -58,7 +58,7 @@ def evaluate(user: UserModel, module: nn.Module, files: RecordFiles, task: Model
         _write_pieces(files, f"evaluate-{name}", pieces, "json", task, _Evaluation(user, module).compute_piece, result)
         if context().rank:
             return {}
-        write_piece(result, json.dumps(_merge(pieces)).encode())
+        write_whole(result, json.dumps(_merge(pieces)).encode())
         gone = pieces.rename(pieces.with_name(f"{name}.{os.getpid()}.gone"))
         shutil.rmtree(gone, ignore_errors=True)  # a slow rank may still write there what others have written
     if context().rank:
@@ -81,7 +81,7 @@ def predict(user: UserModel, module: nn.Module, files: RecordFiles, task: ModelT
     if not mark.exists():
         if others:
             raise BadModel(f"--output={task.output} has other {ending} files: name a new folder")
-        write_piece(mark, json.dumps({"predictions": name}).encode())
+        write_whole(mark, json.dumps({"predictions": name}).encode())
     elif json.loads(mark.read_text(encoding="utf-8")) != {"predictions": name}:
         raise BadModel(f"--output={task.output} has predictions of another model, state or data: name a new folder")
     encode = encode_csv if ending == "csv" else encode_parquet
@@ -114,7 +114,7 @@ def _write_pieces(
             path = folder / f"{shard.key}.{ending}"
             if not path.exists():
                 try:
-                    write_piece(path, compute(shard, task.batch_size))  # pyrefly: ignore  # a `RecordShard`
+                    write_whole(path, compute(shard, task.batch_size))  # pyrefly: ignore  # a `RecordShard`
                 except FileNotFoundError:
                     _check_folder(folder, merged)
             shard.done()
@@ -128,14 +128,6 @@ def _check_folder(folder: Path, merged: Path | None) -> None:
     """Raises BadModel where it has gone, and not because rank 0 has merged all pieces: this was one that two had."""
     if not folder.is_dir() and not (merged and merged.exists()):
         raise BadModel(f"the folder {folder} was removed while files were written into it: start this again")
-
-
-def write_piece(path: Path, content: bytes) -> None:
-    """Whole or absent, whoever else writes the same at the same time. Raises OSError."""
-    here = context()
-    part = path.with_name(f".{path.name}.{here.round}-{here.rank}-{os.getpid()}.part")
-    part.write_bytes(content)
-    part.replace(path)
 
 
 def _read_batches(shard: RecordShard, size: int) -> Iterator[tuple[Columns, list[int]]]:

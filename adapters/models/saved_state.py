@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
+from ..client.context import context
 from ..torch.checkpoint import read_part
 from .errors import BadModel
 
@@ -119,6 +120,14 @@ def link_file(source: str | Path, target: str | Path) -> None:
         os.link(source, target)
         return
     shutil.copyfile(source, target)
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Whole or absent, whoever else writes the same at the same time. Raises OSError."""
+    here = context()
+    part = path.with_name(f".{path.name}.{here.round}-{here.rank}-{os.getpid()}.part")
+    part.write_bytes(content)
+    part.replace(path)
 
 
 def _read_mark(folder: Path) -> str:

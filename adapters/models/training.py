@@ -18,6 +18,7 @@ from ..client.context import AGENT, context
 from ..readers.opened import RecordFiles, RecordShard, RecordShards
 from ..torch.checkpoint import Checkpoint
 from ..torch.embedding import Embedding
+from ..torch.ranks import initialised
 from .commands import ModelTask
 from .errors import BadModel
 from .history import TrainingHistory
@@ -233,7 +234,7 @@ def add_up(parameters: Sequence[nn.Parameter], taken: int, count: int, loss: flo
     Returns:
         how many records all ranks have taken, how many of these are no bad rows, and the sum of their losses.
     """
-    if not (dist.is_available() and dist.is_initialized()):
+    if not initialised():
         return taken, float(count), loss * count
     parts = [
         (torch.zeros_like(each) if each.grad is None else each.grad.detach() * count).reshape(-1) for each in parameters
@@ -288,7 +289,7 @@ def _restore(checkpoint: Checkpoint, task: ModelTask) -> None:
 
 def share_numbers(module: nn.Module) -> None:
     """Rank 0's are everybody's: where `forward()` has not drawn them by torch, and averages of batches. Collective."""
-    if dist.is_available() and dist.is_initialized():
+    if initialised():
         for each in (*module.parameters(), *module.buffers()):
             tensor: Tensor = each.data
             dist.broadcast(tensor, 0)  # pyright: ignore[reportUnknownMemberType]  # torch has no type for it

@@ -10,6 +10,7 @@ from torch import nn
 
 from ..readers.opened import RecordFiles
 from ..torch.checkpoint import Checkpoint
+from ..torch.ranks import initialised
 from .commands import ModelTask
 from .history import Aim, Evaluated, TrainingHistory, format_table, read_aim
 from .pieces import evaluate
@@ -45,7 +46,7 @@ class Validation:
         """See `BesideTraining`. Raises BadModel."""
         step, ended = checkpoint.step, not progress.due
         if step != self._step:  # else training was stopped by what this state has given
-            if dist.is_available() and dist.is_initialized():
+            if initialised():
                 dist.barrier()  # pyright: ignore[reportUnknownMemberType]  # torch has no type for it; the state is there
             share_numbers(self._module)
             found = evaluate(self._user, self._module, self._files, self._task)
@@ -84,6 +85,6 @@ class Validation:
 def _is_said(word: bool) -> bool:
     """Whether any rank says so. Collective."""
     said = torch.tensor(int(word))
-    if dist.is_available() and dist.is_initialized():
+    if initialised():
         dist.all_reduce(said)  # pyright: ignore[reportUnknownMemberType]  # torch has no type for it
     return bool(said)

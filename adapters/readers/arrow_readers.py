@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from .contract import BadRow, Columns, describe_difference
+from .contract import BadRow, Columns, check_kinds_named, describe_difference
 from .errors import BadFiles
 from .found_files import KnownFile, known
 
@@ -236,9 +236,8 @@ def _kinds_of(file: str, schema: Any, given: Mapping[str, str]) -> dict[str, str
     if twice := [name for number, name in enumerate(names) if name in names[:number]]:
         raise BadFiles(f"{file} names the column {twice[0]!r} twice")
     found = {field.name: _kind_of(field.type) for field in schema}
+    check_kinds_named(given, names, file)
     for name, kind in given.items():
-        if name not in found:
-            raise BadFiles(f"kinds= names the column {name!r}, and {file} has {', '.join(map(repr, names))}")
         if (
             kind != found[name]
             and kind != "str"

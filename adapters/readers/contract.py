@@ -4,9 +4,11 @@ A package declares its class as an entry point of the group `elastic_run.readers
 ("parquet"), or under a scheme ("warehouse", for what is opened as `warehouse://...`).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
+
+from .errors import BadFiles
 
 SAMPLE = 1000
 """Records that the kinds of columns are inferred from."""
@@ -64,6 +66,13 @@ class RecordReader(Protocol):
     def place(self, file: str, index: int) -> str:
         """Where a person finds that record, for an error."""
         ...
+
+
+def check_kinds_named(kinds: Iterable[str], names: Sequence[str], file: str) -> None:
+    """Raises BadFiles where a kind is given for a column that is none of the file's."""
+    for name in kinds:
+        if name not in names:
+            raise BadFiles(f"kinds= names the column {name!r}, and {file} has {', '.join(map(repr, names))}")
 
 
 def describe_difference(first: str, names: Sequence[str], file: str, own: Sequence[str]) -> str:

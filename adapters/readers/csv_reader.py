@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...rendezvous.host.named_files import open_to_read
-from .contract import SAMPLE, Columns, describe_difference
+from .contract import SAMPLE, Columns, check_kinds_named, describe_difference
 from .csv_index import LEAD, CsvIndex, Indexed, indexes_of, line_of
 from .csv_kinds import KINDS, kind_of
 from .csv_masks import find_records_fast, find_records_quickly
@@ -253,9 +253,8 @@ def _kinds(
     first: str, names: Sequence[str], sample: Sequence[Sequence[str]], given: Mapping[str, str]
 ) -> dict[str, str]:
     """The kind of each column."""
+    check_kinds_named(given, names, first)
     for name, kind in given.items():
-        if name not in names:
-            raise BadFiles(f"kinds= names the column {name!r}, and {first} has {', '.join(map(repr, names))}")
         if kind not in KINDS:
             raise BadFiles(f"the kind {kind!r} of column {name!r} is unknown: use one of {', '.join(KINDS)}")
     return {name: given.get(name) or kind_of([row[number] for row in sample]) for number, name in enumerate(names)}

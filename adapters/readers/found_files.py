@@ -3,7 +3,7 @@
 import glob
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -70,15 +70,20 @@ def find_files(paths: Paths) -> list[str]:
     for each in given:
         found += _files_of(os.fspath(each))
     found.sort()
-    for one, other in pairwise(found):
-        if one == other:
-            raise BadFiles(f"the file {one} is named twice: its records would be used twice in each epoch")
+    check_named_once(found)
     seen: dict[tuple[int, int], str] = {}
     for file in found:
         status = _check_readable(file)
         if (other := seen.setdefault((status.st_dev, status.st_ino), file)) is not file:
             raise BadFiles(f"{other} and {file} are one file: its records would be used twice in each epoch")
     return found
+
+
+def check_named_once(names: Sequence[str]) -> None:
+    """Raises BadFiles where two of the names, which are sorted, are the same."""
+    for one, other in pairwise(names):
+        if one == other:
+            raise BadFiles(f"the file {one} is named twice: its records would be used twice in each epoch")
 
 
 def _files_of(given: str) -> list[str]:

@@ -11,7 +11,7 @@ Numpy, and what a format needs, is loaded by `open_files`.
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from itertools import accumulate, chain, pairwise
+from itertools import accumulate, chain
 from typing import Any, Literal, cast
 
 from ...master.data.ledger import Tracking
@@ -20,7 +20,7 @@ from ..client.ledger_client import Leaser
 from ..client.shards import Shard, Shards
 from .contract import BadRow, Columns, RecordReader
 from .errors import BadFiles, BadRecords
-from .found_files import Paths, find_files
+from .found_files import Paths, check_named_once, find_files
 from .plugins import format_of, reader_class
 
 JUDGED_FROM = 10_000
@@ -253,8 +253,7 @@ def open_files(
     else:
         remote = [each for each in given if isinstance(each, str) and "://" in each]
         files = sorted(remote) if remote and len(remote) == len(given) else find_files(paths)
-        if twice := next((one for one, other in pairwise(files) if one == other), ""):
-            raise BadFiles(f"{twice} is named twice: its records would be used twice in each epoch")
+        check_named_once(files)
     if format in ("csv", "tsv"):  # the files' names say another one
         options["delimiter"] = options.get("delimiter") or ("\t" if format == "tsv" else ",")
     reader = reader_class(format_of(files, format), files[0])(files, kinds or {}, **options)

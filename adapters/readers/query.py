@@ -33,7 +33,6 @@ _CONFIG = {
     "python_enable_replacements": False,  # a table is never a variable of the script
 }
 
-
 _FILES = ("read_", "parquet_", "glob", "sniff_csv")
 """How the names of functions begin that read the files which their first argument names."""
 

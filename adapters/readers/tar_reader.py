@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ...rendezvous.host.named_files import open_to_read
-from .contract import BadRow, Columns, describe_difference
+from .contract import BadRow, Columns, check_kinds_named, describe_difference
 from .errors import BadFiles, FileChanged
 from .found_files import KnownFile, known
 from .kept_indexes import keep_index, read_indexes
@@ -70,9 +70,8 @@ class TarReader:
         for file, index in self._indexes.items():
             if index.keys and index.columns != names:
                 raise BadFiles(describe_difference(first, names, file, index.columns))
+        check_kinds_named(kinds, names, first)
         for name, kind in kinds.items():
-            if name not in names:
-                raise BadFiles(f"kinds= names the column {name!r}, and {first} has {', '.join(map(repr, names))}")
             if kind not in _GIVEN:
                 raise BadFiles(f"the kind {kind!r} of column {name!r} is unknown: use one of {', '.join(_GIVEN)}")
         self._kinds = {KEY: "str"} | {name: kinds.get(name) or KINDS.get(name, "bytes") for name in names}

@@ -7,7 +7,6 @@ that. To ask again does no harm, because a server knows by its marks which pushe
 import math
 import select
 import ssl
-import sys
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -17,6 +16,7 @@ import numpy as np
 from ...master.servers.slot_table import RunningServer, SlotTable
 from ...rendezvous.identity import SERVER_NAME
 from ...rendezvous.wire.values import Malformed
+from ..client.channel import say_line
 from . import frames, kernels
 from .errors import PushRefused, ServerFull, ServerGone, TableMisused
 from .frames import Asking
@@ -218,7 +218,7 @@ class ServersConnection:
         if time.monotonic() >= self._told_at:
             self._told_at = math.inf
             words = ", ".join(f"server {each.server.number} on node {each.server.node}" for each in begin)
-            print(f"[elastic-run] this worker waits for {words}: {begin[0].why}", file=sys.stderr, flush=True)
+            say_line(f"this worker waits for {words}: {begin[0].why}")
         return max(self._seconds, start_seconds(exchange.routes.table))
 
     def _wait_turn(self, exchange: Exchange, moved: float, seconds: float) -> None:

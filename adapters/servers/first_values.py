@@ -5,11 +5,11 @@ is the first there. So workers claim first, with a push into one row, whose clai
 """
 
 import secrets
-import sys
 import time
 
 import numpy as np
 
+from ..client.channel import say_line
 from .errors import TableMisused
 from .server_events import Array
 from .session import ServersClient
@@ -74,7 +74,7 @@ def _await_values(client: ServersClient, table: str) -> bool:
         if time.monotonic() > told_at:
             told_at = until + SECONDS
             words = f"values of table {table!r}: the worker that came first has not pushed them; {SECONDS:g} s at most"
-            print(f"[elastic-run] this worker waits for the first {words}", file=sys.stderr, flush=True)
+            say_line(f"this worker waits for the first {words}")
         if time.monotonic() > until:
             return False
         time.sleep(PAUSE)

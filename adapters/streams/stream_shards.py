@@ -53,9 +53,7 @@ class StreamShard(Shard):
         if self._records is None:
             assert self._stream.watched is not None
             begin = self.start + self.offset
-            self._records, gaps = self._stream.watched.read_range(
-                self.partition, begin, self.start + self.offset + len(self), pushes.rest
-            )
+            self._records, gaps = self._stream.watched.read_range(self.partition, begin, begin + len(self), pushes.rest)
             if gaps:
                 within = [Gap(gap.stop - self.start, gap.count) for gap in gaps]
                 self._stream.gaps.setdefault(self.index, []).extend(within)

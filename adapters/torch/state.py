@@ -21,7 +21,6 @@ decided in `client/commits.py`, without torch.
 import contextlib
 import datetime
 import functools
-import sys
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
@@ -30,7 +29,7 @@ from typing import Any, ParamSpec, TypeVar, cast, overload
 import torch
 from torch import distributed, nn
 
-from ..client.channel import AgentGone
+from ..client.channel import AgentGone, say_line
 from ..client.commits import NOTHING, Claim, StateLost, astray, beginning, lost, newest, transfers
 from ..client.context import Context
 from ..client.rounds import Rounds
@@ -206,12 +205,14 @@ class State:
             )
         best = newest(claims)
         if here.rank == 0 and best.step == NOTHING and here.round > 1:
-            _say("no living worker has a committed step: the job continues from what the script has loaded")
+            say_line("no living worker has a committed step: the job continues from what the script has loaded")
         elif here.rank == 0 and best.step != NOTHING and best.round < here.round - 1:
             # Who was left out of the rounds between: others may have come further in them, and are lost.
-            _say(f"the job continues after step {best.step}, the newest commit of a living worker (round {best.round})")
+            say_line(
+                f"the job continues after step {best.step}, the newest commit of a living worker (round {best.round})"
+            )
         if here.rank == 0 and best.step != NOTHING and (others := astray(claims)):
-            _say(
+            say_line(
                 f"the ranks {', '.join(map(str, others))} have a different state after step {best.step} than rank "
                 f"{claims.index(best)}, and receive that rank's state. Does the script catch errors of a broken "
                 "process group, and continue?"
@@ -452,7 +453,3 @@ def _refuse_a_second_training(members: Rounds) -> None:
             "make each a job of its own"
         )
     _trains = True
-
-
-def _say(words: str) -> None:
-    print(f"[elastic-run] {words}", file=sys.stderr, flush=True)

@@ -13,7 +13,8 @@ from elastic_run import context
 from elastic_run.adapters.models import pieces
 from elastic_run.adapters.models.commands import read_task
 from elastic_run.adapters.models.errors import BadModel
-from elastic_run.adapters.models.pieces import evaluate, identify, predict, write_piece
+from elastic_run.adapters.models.pieces import evaluate, identify, predict
+from elastic_run.adapters.models.saved_state import write_whole
 from elastic_run.adapters.models.user_model import UserModel
 from elastic_run.adapters.readers.contract import Columns
 from elastic_run.adapters.readers.opened import open_files
@@ -25,7 +26,7 @@ def model_with(feed: Callable[[Columns], object]) -> UserModel:
 
 
 def test_a_piece_is_there_without_a_trace_of_its_writing(tmp_path: Path) -> None:
-    write_piece(tmp_path / "piece.json", b"{}")
+    write_whole(tmp_path / "piece.json", b"{}")
     assert [path.name for path in tmp_path.iterdir()] == ["piece.json"]
 
 
