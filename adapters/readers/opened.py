@@ -9,9 +9,11 @@
 Numpy, and what a format needs, is loaded by `open_files`.
 """
 
+import os
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, chain
+from pathlib import Path
 from typing import Any, Literal, cast
 
 from ...master.data.ledger import Tracking
@@ -20,8 +22,9 @@ from ..client.ledger_client import Leaser
 from ..client.shards import Shard, Shards
 from .contract import BadRow, Columns, RecordReader
 from .errors import BadFiles, BadRecords
+from .fetched_files import FetchedReader, fetch_files, is_fetched
 from .found_files import Paths, check_named_once, find_files
-from .plugins import format_of, reader_class
+from .plugins import format_of, has_reader, reader_class
 
 JUDGED_FROM = 10_000
 """Records that a process reads before a share of bad rows is judged by what it has read."""
@@ -225,17 +228,20 @@ def open_files(
     bad: Literal["fail"] | float = "fail",
     kinds: Mapping[str, str] | None = None,
     format: str = "",
+    cache: str | os.PathLike[str] = "",
     **options: Any,  # Any: of the format
 ) -> RecordFiles:
     """Opens files of records, so that any record can be read by its number. Call it in the worker.
 
     Args:
         paths: a file, a folder, a pattern ("data/*.csv"), or several of them; or what a package's reader opens,
-            "scheme://...". Files are sorted by name.
+            "scheme://..."; or addresses of an object store or server, "s3://...", whose files are copied to this node
+            once. Files are sorted by name.
         bad: what becomes of records that do not fit the columns. "fail": an error names the first one. A share, say
             0.001: they are left out and counted, up to that share of the records that a process has read.
         kinds: of columns where what is inferred does not fit: "int64", "float64" or "str".
         format: the extension that counts, where the files have another one or none.
+        cache: the folder for copies of files at addresses; empty: `elastic-run/files` in the user's cache.
         options: of CSV: delimiter, header (False, or the names of columns, where there is none); of others: their own.
 
     Raises:
@@ -247,14 +253,24 @@ def open_files(
         raise TypeError(f'bad={bad!r} must be "fail", or a share of the records')
     if bad != "fail" and not 0 <= bad < 1:
         raise BadFiles(f'bad={bad} must be "fail", or a share of the records: at least 0, and less than 1')
-    given = [paths] if isinstance(paths, str) else paths
-    if not isinstance(given, list | tuple):
-        files = find_files(paths)
+    given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    addresses = [each for each in given if isinstance(each, str) and "://" in each]
+    copies: dict[str, str] = {}
+    if not addresses or len(addresses) < len(given):
+        files = find_files(given)
+    elif is_fetched(addresses[0]) and not has_reader(addresses[0].partition("://")[0]):
+        copies = fetch_files(addresses, Path(cache) if cache else None)
+        files = list(copies)
     else:
-        remote = [each for each in given if isinstance(each, str) and "://" in each]
-        files = sorted(remote) if remote and len(remote) == len(given) else find_files(paths)
+        files = sorted(addresses)
         check_named_once(files)
-    if format in ("csv", "tsv"):  # the files' names say another one
+    format = format_of([copies.get(file, file) for file in files], format)
+    if format in ("csv", "tsv"):  # the files' names may say another one
         options["delimiter"] = options.get("delimiter") or ("\t" if format == "tsv" else ",")
-    reader = reader_class(format_of(files, format), files[0])(files, kinds or {}, **options)
+    make = reader_class(format, files[0])
+    reader: RecordReader
+    if copies:
+        reader = FetchedReader(files, kinds or {}, copies=copies, reader=make, **options)
+    else:
+        reader = make(files, kinds or {}, **options)
     return RecordFiles(files, reader, 0.0 if bad == "fail" else float(bad))

@@ -2,11 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from importlib import import_module
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from .contract import RecordReader
 from .errors import BadFiles
 from .found_files import extension_of
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoints
 
 GROUP = "elastic_run.readers"
 """The group of entry points. A point's name is an extension or a scheme; its object is a class, a `RecordReader`."""
@@ -42,6 +45,11 @@ def _format_of(file: str) -> str:
     return scheme if found else extension_of(file)
 
 
+def has_reader(name: str) -> bool:
+    """Whether a reader of that extension or scheme is built in or installed."""
+    return name in BUILT_IN or any(point.name == name for point in _installed())
+
+
 def reader_class(name: str, file: str) -> type[RecordReader]:
     """The class that reads files of that format, of which `file` is one. Raises BadFiles."""
     if name in BUILT_IN:
@@ -52,9 +60,7 @@ def reader_class(name: str, file: str) -> type[RecordReader]:
             raise BadFiles(
                 f"{file} cannot be read without the package {error.name}: install elastic-run with its extra `readers`"
             ) from None
-    from importlib.metadata import entry_points  # here, because few scripts need it, and it takes a while to load
-
-    points = entry_points(group=GROUP)
+    points = _installed()
     for point in points:
         if point.name == name:
             return cast(type[RecordReader], point.load())
@@ -62,3 +68,9 @@ def reader_class(name: str, file: str) -> type[RecordReader]:
     what = f"the format {name!r}" if name else "a format without an extension, unless format= names it"
     why = ", nor could the records of a file that is compressed as a whole be numbered" if name in _COMPRESSED else ""
     raise BadFiles(f"{file} cannot be opened: no reader knows {what}{why}. There are readers of {', '.join(known)}")
+
+
+def _installed() -> "EntryPoints":
+    from importlib.metadata import entry_points  # here, because few scripts need it, and it takes a while to load
+
+    return entry_points(group=GROUP)
