@@ -4,8 +4,6 @@ import contextlib
 import itertools
 from pathlib import Path
 
-HOUR = 3600
-
 
 def fill(folder: Path) -> None:
     """Until no byte more can be written there."""

@@ -26,14 +26,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import grpc
-
 from elastic_run.master.machine.incident import GATHER
 from elastic_run.rendezvous.keys import ROOT, Keys
 from elastic_run.rendezvous.member import Member
 from elastic_run.rendezvous.store.contract import Delete, KeyValue, Put
 from elastic_run.rendezvous.store.embedded.binary import KEPT_VARIABLE
 from elastic_run.rendezvous.store.etcd.etcd_store import EtcdStore
+from elastic_run.rendezvous.store.etcd.grpc_import import grpc
 from elastic_run.rendezvous.wire.values import decode
 
 from ..integration.cluster import CLEAN_SECONDS, DEADLINE, MARK, Cluster, Puppet, environment_of, seal

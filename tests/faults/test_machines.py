@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from ..integration.cluster import DEADLINE
-from .disks import HOUR, fill, fill_with_names
+from .clocks import HOUR, JumpingClock
+from .disks import fill, fill_with_names
 from .job import TRAIN, Job
 
 pytestmark = pytest.mark.torch
@@ -112,25 +113,15 @@ def test_an_agent_that_starts_with_too_few_descriptors_ends_with_a_sentence() ->
 
 
 def test_a_clock_jumps_by_an_hour(job: Job, tmp_path: Path) -> None:
-    library = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), None)
-    if library is None:
-        pytest.skip("no libfaketime (Debian: apt-get install faketime): no clock can jump")
-    offset = tmp_path / "offset"
-    offset.write_text("+0\n")
-    fake = {
-        "LD_PRELOAD": str(library),
-        "FAKETIME_TIMESTAMP_FILE": str(offset),
-        "FAKETIME_NO_CACHE": "1",
-        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-    }
+    clock = JumpingClock(tmp_path)
     # The agents' clocks only: what torch makes of it is not ours.
     args = ["-u", "LD_PRELOAD", sys.executable, "-u", str(TRAIN)]
-    job.train("A", "B", nnodes="1:2", no_python="", script=Path(shutil.which("env") or ""), args=args, env=fake)
+    job.train("A", "B", nnodes="1:2", no_python="", script=Path(shutil.which("env") or ""), args=args, env=clock.env)
     job.advances()
     worker = job.worker(1)
     for jump, steps in ((HOUR, 200), (-HOUR, 50)):  # the first for longer than a lease
         job.fault(f"the clocks jump by {jump} s")
-        offset.write_text(f"{jump:+d}\n")
+        clock.jump(jump)
         job.advances(steps)
     assert job.worker(1).pid == worker.pid
     worker.kill()

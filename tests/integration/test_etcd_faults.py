@@ -11,12 +11,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import grpc.aio
 import pytest
 
 from elastic_run.rendezvous.base.errors import Compacted, LeaseLost, MaybeApplied, StoreRefused, StoreUnavailable
 from elastic_run.rendezvous.store.contract import Compare, Put
 from elastic_run.rendezvous.store.etcd.etcd_store import Credentials, EtcdStore, Tls
+from elastic_run.rendezvous.store.etcd.grpc_import import aio
 from elastic_run.rendezvous.store.etcd.proto import elastic_run_etcd_pb2 as pb
 
 from .certificates import Certificates
@@ -95,7 +95,7 @@ async def until_health(store: EtcdStore, *, reachable: bool) -> None:
 
 async def raw(endpoint: str, path: str, request: bytes) -> None:
     """A request that the store itself never makes."""
-    async with grpc.aio.insecure_channel(endpoint) as channel:
+    async with aio.insecure_channel(endpoint) as channel:
         await channel.unary_unary(path)(request, timeout=SOON)
 
 
@@ -702,3 +702,31 @@ def test_a_process_that_uses_the_store_can_start_others(etcd: "Cluster", fork_su
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("child") == 5
     assert "b'4'" in done.stdout
+
+
+FORKER = """
+import asyncio, os, sys
+from elastic_run.rendezvous.store.etcd.etcd_store import EtcdStore
+
+async def main():
+    store = EtcdStore(sys.argv[1:])
+    await store.get("/w/a")
+    for _ in range(40):
+        if not (pid := os.fork()):
+            os._exit(0)
+        print("child", os.waitpid(pid, 0)[1])
+    await store.close()
+    print(os.environ.get("GRPC_ENABLE_FORK_SUPPORT"))
+
+asyncio.run(main())
+"""
+
+
+def test_a_child_lives_that_is_forked_while_a_connection_is_open(etcd: "Cluster") -> None:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GRPC_")}
+    command = [sys.executable, "-c", FORKER, *etcd.endpoints]
+
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=SOON)
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [*["child 0"] * 40, "None"]

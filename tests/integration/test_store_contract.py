@@ -7,7 +7,6 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING
 
-import grpc.aio
 import pytest
 
 from elastic_run.rendezvous.base.errors import Compacted, LeaseLost, StoreRefused, StoreUnavailable
@@ -25,6 +24,7 @@ from elastic_run.rendezvous.store.contract import (
 )
 from elastic_run.rendezvous.store.etcd import session
 from elastic_run.rendezvous.store.etcd.etcd_store import EtcdStore
+from elastic_run.rendezvous.store.etcd.grpc_import import aio
 from elastic_run.rendezvous.store.etcd.proto import elastic_run_etcd_pb2 as pb
 from elastic_run.rendezvous.store.memory_store import MemoryStore
 from elastic_run.rendezvous.store.seal import SEALED
@@ -89,7 +89,7 @@ def compact(store: Store, request: pytest.FixtureRequest, simulated: etcd.Cluste
         if request.node.callspec.params["store"] == "simulated etcd":
             simulated.compact(revision)
             return
-        async with grpc.aio.insecure_channel(request.getfixturevalue("shared_etcd").endpoint) as channel:
+        async with aio.insecure_channel(request.getfixturevalue("shared_etcd").endpoint) as channel:
             call = channel.unary_unary(
                 "/etcdserverpb.KV/Compact",
                 request_serializer=pb.CompactionRequest.SerializeToString,

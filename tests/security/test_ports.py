@@ -77,7 +77,7 @@ def throw(address: Address, data: bytes, *, rudely: bool) -> None:
 def test_rubbish_at_every_port_costs_a_job_nothing(how: str, founded: Cluster) -> None:
     flags = {"insecure": ""} if how == "insecure" else {}
     env = {VARIABLE: new_secret().text} if how == "secret" else {}
-    founded.start("A", "B", nnodes=2, env=env, **flags)
+    founded.start("A", "B", nnodes=2, env=env, conf={"lease_ttl": 5}, **flags)
     workers = founded.workers(2)
     found = doors(founded)
     assert len(found) >= 6, f"two agents' ports and sockets, and a store's two ports, are expected: {found}"
@@ -121,7 +121,7 @@ def test_ten_thousand_connections_that_say_one_byte_do_not_keep_a_job_from_its_n
     if hard != resource.RLIM_INFINITY and hard < 11_000:
         pytest.skip(f"this process may open only {hard} files: it cannot hold ten thousand connections")
     env = {VARIABLE: new_secret().text}
-    founded.start("A", "B", nnodes="1:3", env=env, conf={"last_call_timeout": 0})
+    founded.start("A", "B", nnodes="1:3", env=env, conf={"last_call_timeout": 0, "lease_ttl": 5})
     founded.workers(2)
     found = [address for address in doors(founded) if not isinstance(address, str)]
     with crowd(found, 10_000 // len(found)) as made:

@@ -1,6 +1,6 @@
 """Endpoints of an etcd cluster and what their answers mean: connections, single attempts, and whose turn is next.
 
-Nothing here decides what to do about a failure; `etcd_store.py` and `watch.py` do. `grpc` is imported here only.
+Nothing here decides what to do about a failure; `etcd_store.py` and `watch.py` do. `grpc` is used here only.
 """
 
 import _thread
@@ -14,16 +14,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar, cast
 
-import grpc as _grpc
-import grpc.aio as _aio
 from google.protobuf.message import Message
 
 from ...base.errors import LeaseLost, NoThreads, StoreError, StoreRefused
 from ...base.frozen import dataclass, field
 from ...host.named_files import LARGEST_SETTINGS, read_named
-
-grpc = cast(Any, _grpc)  # Any: it ships no types, and what type checkers bring of it lags behind
-aio = cast(Any, _aio)
+from .grpc_import import aio, grpc
 
 _OPTIONS: Sequence[tuple[str, int | str]] = (
     ("grpc.enable_http_proxy", 0),  # a proxy for the web must not see (or refuse) the cluster's own traffic

@@ -1,8 +1,10 @@
 """Leased shards in a DataLoader: batches in this process and in others, positions that only commits move, misuse."""
 
 import contextlib
+import faulthandler
 import json
 import operator
+import os
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -40,6 +42,22 @@ LINGERS = pytest.mark.slow
 """Torch waits 5 s for a worker that has raised."""
 
 Sample = tuple[int, int]
+
+STANDS = 120.0
+"""Seconds after which a loader's process that still stands prints where, and ends: its loader then says so at once."""
+
+_tells: list[float] = []
+os.register_at_fork(
+    after_in_child=lambda: [faulthandler.dump_traceback_later(each, exit=True, file=2) for each in _tells]
+)
+
+
+@pytest.fixture(autouse=True)
+def loaders_tell_where_they_stand() -> Iterator[None]:
+    """Of a process that gives nothing the test itself could only say that it waited."""
+    _tells.append(STANDS)
+    yield
+    _tells.clear()
 
 
 @pytest.fixture(autouse=True)
