@@ -37,6 +37,4 @@ def host_servers(servers: ServerCount, job: str, identity: "Identity | None") ->
     """
     certificates = ServersIssuer(identity, job).certificates if identity else None
     words = (f"--checkpoints={servers.checkpoint}", f"--job={job}") if servers.checkpoint else ()
-    return partial(
-        ServerHost, _certificates=certificates, _arguments=("-m", MODULE, *words), _saves=bool(servers.checkpoint)
-    )
+    return partial(ServerHost, _certificates=certificates, _arguments=("-m", MODULE, *words))

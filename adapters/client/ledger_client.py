@@ -96,6 +96,8 @@ class Leaser:
         granted: by shard index, the number of its lease, where its gradients go to tables.
         pushing: a shard of which a push is on its way, or may come to a server still.
         rest: of a shard in parts, one of which is done: from which record on the next part is.
+        restored: the position that was loaded.
+        of_rows: the position of rows of tables, where the ledger has to be told.
         outstanding: the request whose answer is not known.
         ended: there will be no more leases.
         dry: the last exchange gave none, for now.
@@ -118,6 +120,7 @@ class Leaser:
     pushing: Span | None = None
     rest: tuple[Span, int] | None = None
     restored: Position | None = None
+    of_rows: Position | None = None
     outstanding: Request | None = None
     opened: bool = False
     ended: bool = False
@@ -251,8 +254,8 @@ class Leaser:
                 return
             if self.outstanding is None:
                 # What that position has and older rows of tables have not would be left out: their marks say it all.
-                restored = None if dataset.alone else self.restored
-                if restored is not self.restored and self.client.rank == 0:
+                restored = self.of_rows if dataset.alone else self.restored
+                if self.restored is not None and dataset.alone and self.client.rank == 0:
                     words = "goes on from what the rows of its tables have, and not from the position that was loaded"
                     say_line(f"dataset {self.layout.name!r} {words}")
                 self._send(replace(self._request("open"), dataset=dataset, restored=restored))

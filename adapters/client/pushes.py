@@ -3,9 +3,11 @@
 The servers' client (`adapters/servers/session.py`) registers itself here when a script declares its first table.
 """
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple, Protocol
+
+from ...master.data.ledger import OffsetRange
 
 
 class StepRecords(NamedTuple):
@@ -45,6 +47,28 @@ class Pushes(Protocol):
         """Returns when what is known of these records of the shard is applied; `last`: no other of it follows."""
         ...
 
+    def find_applied(self, dataset: str) -> Mapping[str, Sequence[tuple[int, int]]]:
+        """Of each partition of a stream, the offsets that are in all of the model, or that nobody wants any more.
+
+        They are ranges in order, each from its first offset to the one before another.
+        """
+        ...
+
+    def find_open(
+        self, dataset: str, offsets: OffsetRange, lease: int, floors: Sequence[OffsetRange]
+    ) -> tuple[int, int] | None:
+        """As `cuts`, of a stream: the first of these offsets that are not in all of the model, from one to the one
+        before another, which no push may cross; None: all are.
+
+        Args:
+            floors: offsets of which nothing is ever leased again.
+        """
+        ...
+
+    def push_offsets(self, dataset: str, offsets: OffsetRange, lease: int) -> None:
+        """As `push`, of a stream."""
+        ...
+
     def settle_steps(self, dataset: str, round: int, position: tuple[int, int]) -> list[tuple[int, int]]:
         """The first of a round, on each rank: decides on the step that an earlier round may have left prepared.
 
@@ -65,11 +89,6 @@ class Pushes(Protocol):
     @property
     def in_doubt(self) -> bool:
         """A push may still come to a server: a shard that it is of is not given back under the same lease."""
-        ...
-
-    @property
-    def saves(self) -> bool:
-        """What is on servers is written into checkpoints, so it may go back to one."""
         ...
 
     def rest(self) -> None:

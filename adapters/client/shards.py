@@ -175,18 +175,18 @@ class Shard:
     def _push(self, count: int) -> None:
         """What is computed from the records up to the first `count` of `indices` goes to the job's servers."""
         for each in pushes.registered if count > self._progress else ():
-            order, shard_index = self._leaser.layout.order, self._span.shard_index
-            lease, begin, end = (
-                self._leaser.granted.get(shard_index, 0),
-                self.offset + self._progress,
-                self.offset + count,
-            )
+            lease = self._leaser.granted.get(self._span.shard_index, 0)
             self._leaser.pushing = self._span
             try:
-                each.push(order, shard_index, lease, begin, end, last=end == len(self._span))
+                self._push_to(each, lease, self.offset + self._progress, self.offset + count)
             finally:
                 if not each.in_doubt:
                     self._leaser.pushing = None
+
+    def _push_to(self, servers: pushes.Pushes, lease: int, begin: int, end: int) -> None:
+        """These records of the shard."""
+        order, last = self._leaser.layout.order, end == len(self._span)
+        servers.push(order, self._span.shard_index, lease, begin, end, last=last)
 
 
 class Shards(Iterator[Shard]):
@@ -262,7 +262,7 @@ class Shards(Iterator[Shard]):
         while taken is not None:
             span, offset = taken
             lease = self._leaser.granted.get(span.shard_index, 0)
-            marks = [each.cuts(self._layout.order, span.shard_index, lease, offset) for each in pushes.registered]
+            marks = [self._find_marks(each, span, lease, offset) for each in pushes.registered]
             found = (min(each, len(span)) for each in marks[0]) if marks else (offset,)
             edges = sorted({*found, len(span)})
             if len(edges) > 1:
@@ -271,6 +271,10 @@ class Shards(Iterator[Shard]):
             taken = self._leaser.take()
         pushes.rest()
         return None
+
+    def _find_marks(self, servers: pushes.Pushes, span: Span, lease: int, offset: int) -> list[int]:
+        """See `Pushes.cuts`."""
+        return servers.cuts(self._layout.order, span.shard_index, lease, offset)
 
     def _rest(self) -> tuple[Span, int] | None:
         """What follows a part that is done of its shard. Raises ShardsMisused where the last shard is not done."""

@@ -129,13 +129,6 @@ class ServersConnection:
         self._told_at = math.inf  # when a person is told that servers begin
         self.repeated = 0
 
-    @property
-    def saves(self) -> bool:
-        """Rows are written into checkpoints. Waits for the job's servers, as `begin` does."""
-        if self._routes is None:
-            self._await_table()
-        return self._jobs is not None and self._jobs.saves
-
     def ask_servers(self, split: Split) -> list[Answer]:
         """Asks, and waits: see `begin` and `finish`."""
         return self.finish(self.begin(split))

@@ -371,8 +371,7 @@ class Arrivals:
             case EndCopy():
                 if (read_slots(request.slots) ^ slots).any():
                     return False
-                shards, apart = arrays
-                self._marks.put_slots(slots, request.datasets, shards, apart)
+                self._marks.put_slots(slots, request.datasets, arrays)
                 self._whole[request.sender] = self.whole_from(request.sender) | slots
                 del self._under_way[request.sender]
         return True

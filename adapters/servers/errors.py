@@ -1,4 +1,4 @@
-"""What a script that uses tables on servers can meet."""
+"""What a script that uses tables on servers can meet, and what stands for it on a server."""
 
 from ...rendezvous.base.errors import ElasticRunError
 
@@ -21,3 +21,7 @@ class ServerFull(ServersError, MemoryError, public=True):
 
 class PushRefused(ServersError, RuntimeError, public=True):
     """A push is of records that are not this worker's any more, or that do not follow those before them."""
+
+
+class RecordsRefused(Exception):
+    """On a server: nothing of the push may be applied; the message says why."""

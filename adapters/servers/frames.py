@@ -31,7 +31,7 @@ _Length = Annotated[int, Within(0, MOST_BYTES)]
 class Shape:
     """What an array is: its numbers, and how many in each dimension."""
 
-    dtype: Literal["i8", "f4", "f2", "u2"]
+    dtype: Literal["i8", "f4", "f2", "u2", "u1"]
     lengths: Annotated[tuple[_Length, ...], Count(2)]
 
 
@@ -52,7 +52,7 @@ class Replying:
 
 
 def shapes_of(arrays: Arrays) -> tuple[Shape, ...]:
-    """What a head says of these, each of int64, float32, or numbers as in `wire_numbers.py`."""
+    """What a head says of these, each of int64, float32, bytes, or numbers as in `wire_numbers.py`."""
     return tuple(Shape(each.dtype.str[1:], each.shape) for each in arrays)  # pyright: ignore[reportArgumentType]
 
 

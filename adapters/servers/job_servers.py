@@ -17,13 +17,11 @@ class JobServers:
         table: the newest that its agent has; of version 0 before the first.
         node: the worker's own: the servers that run there have their local sockets where it can reach them.
         tls: for servers on other nodes; None: connections are as they are (one node, or --insecure).
-        saves: rows are written into checkpoints, so they may go back to one.
     """
 
     table: SlotTable
     node: Name
     tls: ServersTls | None = None
-    saves: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,17 @@ shard begins at the least mark and cuts at the others, and what lies below a mar
 
 Nearly always all slots agree about a shard, and one number is kept. Of shards that are *finished* in all slots, nothing
 is kept but how many of the dataset's first ones are: no lease of these, whenever it comes, has anything to push.
+
+Shards of a stream have no numbers that last: of these it is kept which offsets are applied, in `offset_marks.py`.
 """
 
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from .requests import PushSource
+from .errors import RecordsRefused
+from .offset_marks import OffsetMarks
+from .requests import ForwardLease, PushSource, ReadMarks
 from .server_events import Array
 from .slot_sets import NO_SLOTS, SlotSet
 
@@ -31,14 +35,15 @@ FINISHED_BEFORE = -2
 """In place of a mark, as it goes to another server: the shard is finished, and so are all of the dataset before it."""
 
 
-class RecordsRefused(Exception):
-    """Nothing of the push may be applied; the message says why."""
-
-
 class Marks:
-    """Those of one server."""
+    """Those of one server.
+
+    Attributes:
+        offsets: those of streams.
+    """
 
     def __init__(self) -> None:
+        self.offsets = OffsetMarks()
         self._held = NO_SLOTS
         self._all: dict[Shard, tuple[int, int]] = {}  # the last lease, and the mark of all slots, unless it is in:
         self._apart: dict[Shard, Array] = {}  # by slot
@@ -47,6 +52,7 @@ class Marks:
     def hold_slots(self, slots: SlotSet) -> None:
         """Which slots this server has from now on: their marks count."""
         self._held = slots
+        self.offsets.hold_slots(slots)
         for shard in list(self._apart):
             self._put(shard, self._apart[shard])
             self._raise_floor(shard[0])
@@ -65,6 +71,9 @@ class Marks:
 
     def check_lease(self, source: PushSource) -> None:
         """Raises RecordsRefused where a later one has begun."""
+        if source.partition:
+            self.offsets.check_lease(*_offsets_of(source), source.lease)
+            return
         lease, _ = self._all.get((source.dataset, source.shard_index), (0, UNTOUCHED))
         if source.lease < lease:
             raise RecordsRefused(
@@ -73,6 +82,8 @@ class Marks:
 
     def find_new(self, source: PushSource, slots: SlotSet) -> SlotSet:
         """As `judge`, whatever the lease: that is the primary's to judge."""
+        if source.partition:
+            return self.offsets.find_new(*_offsets_of(source), slots)
         shard = source.dataset, source.shard_index
         if shard not in self._apart:
             return slots if _is_new(source, self._common_mark(shard)) else NO_SLOTS
@@ -82,10 +93,15 @@ class Marks:
 
     def find_applied(self, source: PushSource, slots: SlotSet) -> SlotSet:
         """In which of these slots all of the push is applied."""
+        if source.partition:
+            return self.offsets.find_applied(*_offsets_of(source), slots)
         return slots & (self._positions((source.dataset, source.shard_index)) >= source.end)
 
     def advance(self, source: PushSource, slots: SlotSet) -> None:
         """The push is applied in these slots, now or before."""
+        if source.partition:
+            self.offsets.advance(*_offsets_of(source), slots)
+            return
         shard, end = (source.dataset, source.shard_index), FINISHED if source.last else source.end
         if self._is_finished(shard):
             return
@@ -106,11 +122,26 @@ class Marks:
             before, applied = self._all.get((dataset, shard_index), (0, UNTOUCHED))
             self._all[dataset, shard_index] = max(before, lease), applied
 
+    def take_lease(self, asked: ReadMarks | ForwardLease, slots: SlotSet) -> None:
+        """A lease begins, with what is said of a stream's partitions in these slots."""
+        for floor in asked.floors:
+            self.offsets.advance((asked.dataset, floor.partition), floor.first, floor.stop, slots)
+        if (here := asked.offsets) is None:
+            self.begin_lease(asked.dataset, asked.shard_index, asked.lease)
+        else:
+            self.offsets.begin_lease((asked.dataset, here.partition), here.first, here.stop, asked.lease)
+
+    def read_lease(self, asked: ReadMarks, slots: SlotSet) -> tuple[int, ...]:
+        """What is answered to it: see `Reply.marks`."""
+        if (here := asked.offsets) is None:
+            return self.read(asked.dataset, asked.shard_index, slots)
+        return self.offsets.find_open((asked.dataset, here.partition), here.first, here.stop, slots) or ()
+
     def take_slots(self, slots: SlotSet) -> tuple[tuple[str, ...], list[Array]]:
-        """The marks of these slots, for another server: the names of datasets, and two arrays of int64.
+        """The marks of these slots, for another server: the names of datasets, two arrays of int64, and more.
 
         (n, 4): a shard each: which dataset, the shard's index, its last lease, the mark of all slots but those in
-        (m, 3): which shard of the first array, the slot, its mark.
+        (m, 3): which shard of the first array, the slot, its mark. The others: see `OffsetMarks.take_slots`.
         """
         names = {dataset: number for number, dataset in enumerate(self._floors)}
         shards = [(names[dataset], floor - 1, 0, FINISHED_BEFORE) for dataset, floor in self._floors.items()]
@@ -120,10 +151,19 @@ class Marks:
                 mark = int(marks[slots].min())
                 apart += ((len(shards), int(at), int(marks[at])) for at in np.flatnonzero(slots & (marks != mark)))
             shards.append((names.setdefault(dataset, len(names)), index, lease, mark))
-        return tuple(names), [np.array(shards, np.int64).reshape(-1, 4), np.array(apart, np.int64).reshape(-1, 3)]
+        arrays = [np.array(shards, np.int64).reshape(-1, 4), np.array(apart, np.int64).reshape(-1, 3)]
+        return tuple(names), [*arrays, *self.offsets.take_slots(slots)]
 
-    def put_slots(self, slots: SlotSet, names: Sequence[str], shards: Array, apart: Array) -> None:
-        """What `take_slots` has given: the marks of these slots here, in place of any others; they are held now."""
+    def put_slots(self, slots: SlotSet, names: Sequence[str], arrays: Sequence[Array], *, leased: bool = True) -> None:
+        """What `take_slots` has given, maybe of more slots: the marks of these here, in place of any others; they are
+        held now.
+
+        Args:
+            leased: the leases count here as well; else they are of a ledger that is no more.
+        """
+        shards, apart, *offsets = arrays
+        self.offsets.put_slots(slots, offsets, leased=leased)
+        apart = apart[slots[apart[:, 1]]]
         others = self._held & ~slots
         before = {shard: self._positions(shard) for shard in self._apart}
         exceptions = _by_shard(apart)
@@ -131,7 +171,7 @@ class Marks:
         floors = {names[name]: index + 1 for name, index, _, mark in rows if mark == FINISHED_BEFORE}
         low = {name: min(floor, self._floors.get(name, 0) if others.any() else floor) for name, floor in floors.items()}
         told = [
-            ((names[name], index), lease, mark, exceptions.get(number, []))
+            ((names[name], index), lease * leased, mark, exceptions.get(number, []))
             for number, (name, index, lease, mark) in enumerate(rows)
             if mark != FINISHED_BEFORE
         ]
@@ -199,6 +239,11 @@ def _is_new(source: PushSource, applied: int) -> bool:
     if UNTOUCHED < applied < source.begin:
         raise RecordsRefused(f"{_describe(source)} do not follow those before them: {applied} records are applied")
     return applied in (source.begin, UNTOUCHED)
+
+
+def _offsets_of(source: PushSource) -> tuple[tuple[str, str], int, int]:
+    """Of a stream's push."""
+    return (source.dataset, source.partition), source.begin, source.end
 
 
 def _describe(source: PushSource) -> str:

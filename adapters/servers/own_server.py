@@ -14,6 +14,7 @@ from ...rendezvous.host.control_groups import usable_memory
 from .client import Answer, AskedServer, Exchange, Split
 from .errors import PushRefused, ServerFull, TableMisused
 from .marks import Marks, RecordsRefused
+from .offset_marks import write_applied
 from .prepared import PreparedPart, PreparedSteps, choose_step
 from .requests import (
     ApplyStep,
@@ -24,6 +25,7 @@ from .requests import (
     PushSource,
     ReadMarks,
     ReadPiece,
+    ReadStream,
     Reply,
     Request,
 )
@@ -41,12 +43,7 @@ class OwnServer:
 
     Args:
         memory: bytes that the rows may take; 0: half of the machine's, or of the control group's.
-
-    Attributes:
-        saves: as of a `ServersConnection`.
     """
-
-    saves = False
 
     def __init__(self, memory: int = 0) -> None:
         self._tables = Tables(memory or usable_memory() // 2)
@@ -124,9 +121,11 @@ class OwnServer:
                     self._apply(source, parts)
                     self._prepared.forget_applied(source, ALL_SLOTS)
                 return Reply(), []
-            case ReadMarks(dataset, shard_index, lease):
-                self._marks.begin_lease(dataset, shard_index, lease)
-                return Reply(marks=self._marks.read(dataset, shard_index, ALL_SLOTS)), []
+            case ReadMarks():
+                self._marks.take_lease(request, ALL_SLOTS)
+                return Reply(marks=self._marks.read_lease(request, ALL_SLOTS)), []
+            case ReadStream(dataset):
+                return Reply(), write_applied(self._marks.offsets.list_applied(dataset, ALL_SLOTS))
             case ReadPiece(table, first):
                 ids, values, following = self._tables.find_table(table).read_piece(first, ALL_SLOTS)
                 return Reply(count=following), [ids, values]

@@ -45,7 +45,7 @@ class PartMarks:
     slots: Slots
     tables: Annotated[tuple[TableSpec, ...], Count(MOST_TABLES)]
     datasets: Names
-    arrays: Annotated[tuple[Shape, ...], Count(2)]
+    arrays: Annotated[tuple[Shape, ...], Count(5)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,10 +122,8 @@ class PartReader:
         if head.version != self._version:
             raise Malformed(f"it is of checkpoint {head.version}")
         slots = self._slots & read_slots(head.slots)
-        shards, apart = arrays
-        shards[:, 2] = 0  # leases are counted anew, in another run's ledger
-        if slots.any():
-            self._marks.put_slots(slots, head.datasets, shards, apart[slots[apart[:, 1]]])
+        if slots.any():  # leases are counted anew, in another run's ledger
+            self._marks.put_slots(slots, head.datasets, arrays, leased=False)
         for spec in head.tables:
             self._tables.take_table(replace(spec, max_staleness=None))  # that is between the workers of a run
         return slots

@@ -176,8 +176,8 @@ class PushQueue:
         match task.request:
             case OpenTable(table, _):
                 self._tables.open_table(table)
-            case ReadMarks(dataset, shard_index, lease, _):
-                self._marks.begin_lease(dataset, shard_index, lease)
+            case ReadMarks() as asked_marks:
+                self._marks.take_lease(asked_marks, task.slots)
             case PushGradients(names, source, _):
                 if not task.slots.any():
                     return
@@ -231,8 +231,8 @@ class PushQueue:
         match task.request:
             case OpenTable(table, _):
                 request = ForwardOpen(self._me, table, version)
-            case ReadMarks(dataset, shard_index, lease, _):
-                request = ForwardLease(self._me, dataset, shard_index, lease, version)
+            case ReadMarks(dataset, shard_index, lease, _, offsets, floors):
+                request = ForwardLease(self._me, dataset, shard_index, lease, version, offsets, floors)
             case PushGradients(names, source, _) | PrepareGradients(names, source, _, _) as pushed:
                 holders = self._copies.whole if task.backed else self._roles.backups
                 slots = holders.get(peer, NO_SLOTS) & task.slots
@@ -291,8 +291,8 @@ class PushQueue:
         match task.request:
             case OpenTable(table, _):
                 self._answer(task.connection, "", count=self._tables.find_table(table.name).count)
-            case ReadMarks(dataset, shard_index, _, _):
-                marks = self._marks.read(dataset, shard_index, task.slots)
+            case ReadMarks() as asked:
+                marks = self._marks.read_lease(asked, task.slots)
                 self._outbox.answer(task.connection, Reply(version=self._roles.version, marks=marks))
             case PushGradients(_, source, _):
                 try:

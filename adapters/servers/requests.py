@@ -18,7 +18,11 @@ from .specs import Name, TableSpec
 Slots = Annotated[str, Text(SLOTS // 4, printable=True)]
 """A set of slots, a bit each: see `slot_sets.py`. Empty: none."""
 
+PartitionName = Annotated[str, Text(300)]
+
 MOST_TABLES = 1024
+
+MOST_PARTITIONS = 1000
 
 Names = Annotated[tuple[Name, ...], Count(MOST_TABLES)]
 
@@ -31,9 +35,10 @@ class PushSource:
         dataset: the name of the dataset.
         shard_index: of the shard, in the order of all epochs.
         lease: the shard's how many-th: one that follows a lost worker's has a higher number.
-        begin, end: records of the shard, in the order of their use.
+        begin, end: records of the shard, in the order of their use; of a stream, offsets.
         at: when the worker made it, in milliseconds since 1970: the same for all servers, however often it is sent.
         last: no record of the shard follows.
+        partition: of a stream, whose shards have no index; else empty.
     """
 
     dataset: Name
@@ -43,6 +48,20 @@ class PushSource:
     end: Number
     at: Number = 0
     last: bool = False
+    partition: PartitionName = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Offsets:
+    """Of a stream: the offsets of a partition from `first` to the one before `stop`."""
+
+    partition: PartitionName
+    first: Number
+    stop: Number
+
+
+Floors = Annotated[tuple[Offsets, ...], Count(MOST_PARTITIONS)]
+"""Of a stream: offsets of which nothing is ever leased again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,11 +151,29 @@ class ReadMarks(Tagged):
     """Wants to know how far a shard is applied; from then on its earlier leases push nothing more.
 
     Answered after all pushes that came before, with `Reply.marks`.
+
+    Attributes:
+        offsets: what the shard is, of a stream; it has no index.
+        floors: of the stream's partitions.
     """
 
     dataset: Name
     shard_index: Number
     lease: Number
+    version: Number
+    offsets: Offsets | None = None
+    floors: Floors = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReadStream(Tagged):
+    """Wants to know which offsets of a stream are applied in all slots whose primary the server is.
+
+    With the answer come two arrays: the names of partitions, as JSON (uint8), and (n, 3) int64: which of them, the
+    first offset, and the one after the last, in order.
+    """
+
+    dataset: Name
     version: Number
 
 
@@ -158,7 +195,9 @@ class Ping(Tagged):
     """Answered at once, with `Reply.measure`."""
 
 
-WorkerRequest = OpenTable | PullRows | PushGradients | PrepareGradients | ApplyStep | ReadMarks | ReadPiece | Ping
+WorkerRequest = (
+    OpenTable | PullRows | PushGradients | PrepareGradients | ApplyStep | ReadMarks | ReadStream | ReadPiece | Ping
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +245,8 @@ class ForwardLease(Tagged):
     shard_index: Number
     lease: Number
     version: Number
+    offsets: Offsets | None = None
+    floors: Floors = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,6 +381,7 @@ class Reply:
         marks: how many records of the shard, from its beginning, are applied: each number that is true of some slot
             whose primary this server is, sorted; one of them at least, where it is the primary of any. More than there
             are: all.
+            Of a stream: from which offset to which the first are that some of these slots have not; none: all have.
         applied: see `AskApplied`; of a `ForwardPush` that is "full", the slots in which it was applied before.
         measure: see `Ping`.
     """

@@ -17,6 +17,7 @@ from ...master.servers.slot_table import SLOTS, SlotTable
 from .copies import Arrivals, Copies
 from .errors import TableMisused
 from .marks import Marks
+from .offset_marks import write_applied
 from .outbox import Outbox
 from .prepared import PreparedPart, PreparedSteps
 from .push_queue import PushQueue, RowsMissing
@@ -42,6 +43,7 @@ from .requests import (
     PushGradients,
     ReadMarks,
     ReadPiece,
+    ReadStream,
     Reply,
 )
 from .rows import TableFull
@@ -202,13 +204,14 @@ class ServerMachine:
                 | PrepareGradients()
                 | ApplyStep()
                 | ReadMarks()
+                | ReadStream()
                 | ReadPiece() as request
             ):
                 if request.version > self.version:
                     self._parked.append(asked)
                 elif request.version < self.version:
                     self._answer(asked, Reply("moved"))
-                elif isinstance(request, PullRows | ReadPiece):
+                elif isinstance(request, PullRows | ReadPiece | ReadStream):
                     self._read_rows(asked, request)
                 else:
                     self._queue.add_asked(asked, request)
@@ -219,7 +222,7 @@ class ServerMachine:
         told = Reply(reply.refused, reply.text, self.version, reply.count, reply.marks, reply.applied)
         self._outbox.answer(asked.connection, told, arrays)
 
-    def _read_rows(self, asked: ServerAsked, request: PullRows | ReadPiece) -> None:
+    def _read_rows(self, asked: ServerAsked, request: PullRows | ReadPiece | ReadStream) -> None:
         mine = self._roles.mine
         try:
             match request:
@@ -228,6 +231,8 @@ class ServerMachine:
                 case ReadPiece(name, first, _):
                     ids, values, following = self._tables.find_table(name).read_piece(first, mine)
                     self._answer(asked, Reply(count=following), (ids, values))
+                case ReadStream(dataset, _):
+                    self._answer(asked, Reply(), write_applied(self._marks.offsets.list_applied(dataset, mine)))
         except TableMisused as error:
             self._answer(asked, Reply("misused", str(error)))
 
@@ -281,8 +286,9 @@ class ServerMachine:
                 parts = self._tables.read_push(names, asked.arrays, slots)
                 if slots.any():
                     self._prepared.put_part(PreparedPart(source, share, tuple(parts), slots))
-            case ForwardLease(_, dataset, shard_index, lease, _):
-                self._marks.begin_lease(dataset, shard_index, lease)
+            case ForwardLease(sender):
+                kept = self._roles.kept_of.get(sender, NO_SLOTS) | self._arrivals.whole_from(sender)
+                self._marks.take_lease(request, kept)
             case BeginCopy():
                 if not self._arrivals.accepts_copy(request, self._roles):
                     return Reply("copy")

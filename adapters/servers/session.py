@@ -4,11 +4,12 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
+from ...master.data.ledger import OffsetRange
 from ...rendezvous.base.frozen import dataclass, replace
 from ..client import pushes
 from ..client.pushes import StepRecords
@@ -16,15 +17,18 @@ from ..client.shards import list_opened
 from . import kernels
 from .client import Answer, Exchange, ServersConnection, Split, merge
 from .errors import PushRefused, TableMisused
+from .offset_marks import Range, choose_open, read_applied
 from .own_server import OwnServer
 from .requests import (
     ApplyStep,
+    Offsets,
     OpenTable,
     PrepareGradients,
     PullRows,
     PushGradients,
     PushSource,
     ReadMarks,
+    ReadStream,
     StepShare,
 )
 from .routing import GroupedIds, Routes
@@ -321,9 +325,37 @@ class ServersClient:
         Where a server refuses it for want of memory, another may have applied its part. So the same push goes first,
         the next time, and what was computed since then follows.
         """
+        self._push(PushSource(dataset, shard_index, lease, begin, end, _now(), last))
+
+    def find_applied(self, dataset: str) -> Mapping[str, Sequence[Range]]:
+        """See `Pushes`."""
+        answers = self.ask_servers(
+            lambda routes: [(ReadStream(dataset, routes.table.version), ())] * len(routes.servers)
+        )
+        return read_applied(arrays for _, arrays in answers)
+
+    def find_open(self, dataset: str, offsets: OffsetRange, lease: int, floors: Sequence[OffsetRange]) -> Range | None:
+        """See `Pushes`."""
+        wanted, *before = (Offsets(each.partition, each.first, each.stop) for each in (offsets, *floors))
+        question = ReadMarks(dataset, 0, lease, 0, wanted, tuple(before))
+        answers = self.ask_servers(
+            lambda routes: [(replace(question, version=routes.table.version), ())] * len(routes.servers)
+        )
+        return choose_open(reply.marks for reply, _ in answers)
+
+    def push_offsets(self, dataset: str, offsets: OffsetRange, lease: int) -> None:
+        """See `Pushes`."""
+        begin, end = offsets.first, offsets.stop
+        self._push(PushSource(dataset, 0, lease, begin, end, _now(), partition=offsets.partition))
+
+    def _push(self, source: PushSource) -> None:
         with self._lock:
+            begin, end = source.begin, source.end
             if refused := self._refused:
-                same = (refused.source.dataset, refused.source.shard_index) == (dataset, shard_index)
+                before = refused.source
+                same = replace(before, lease=0, end=0, at=0, last=False) == replace(
+                    source, lease=0, end=0, at=0, last=False
+                )
                 try:
                     self._send(refused)
                 except PushRefused:
@@ -331,8 +363,7 @@ class ServersClient:
                         raise
                 begin = max(begin, refused.source.end) if same else begin
             if begin < end:
-                source = PushSource(dataset, shard_index, lease, begin, end, _now(), last)
-                self._send(Push(source, self._take_gradients()))
+                self._send(Push(replace(source, begin=begin), self._take_gradients()))
             self._pushes += 1
             if self.clock:
                 self.clock.count_push()
@@ -341,12 +372,6 @@ class ServersClient:
     def in_doubt(self) -> bool:
         """See `Pushes`."""
         return self._refused is not None
-
-    @property
-    def saves(self) -> bool:
-        """See `Pushes`."""
-        with self._lock:
-            return self._connection.saves
 
     def rest(self) -> None:
         """See `Pushes`. A process that was forked from this one has no say in it."""

@@ -3,7 +3,8 @@
 import time
 from dataclasses import dataclass, field, replace
 
-from ...master.data.ledger import DONE, Mark
+from ...master.data.ledger import DONE, Answer, Mark, OffsetRange
+from ...master.data.stream import StreamLayout
 from ..client import pushes
 from ..client.ledger_client import Leaser
 from .contract import BadSource
@@ -23,6 +24,7 @@ class StreamLeaser(Leaser):
         patience: seconds that the next shard is waited for; None: until there is one.
         stopped: no more are wanted.
         gaps: by shard index, what was gone of a lease and is not told yet.
+        floors: by partition, before which offset nothing is ever leased again; servers are to hear of it.
     """
 
     watched: WatchedSource | None = None
@@ -30,6 +32,29 @@ class StreamLeaser(Leaser):
     patience: float | None = None
     stopped: bool = False
     gaps: dict[int, list[Gap]] = field(default_factory=dict[int, list[Gap]])
+    floors: dict[str, OffsetRange] = field(default_factory=dict[str, OffsetRange])
+    _floors_told: dict[str, OffsetRange] = field(default_factory=dict[str, OffsetRange])
+
+    def find_open(self, servers: pushes.Pushes, offsets: OffsetRange, lease: int) -> tuple[int, int] | None:
+        """See `Pushes.find_open`."""
+        floors = tuple(each for name, each in self.floors.items() if self._floors_told.get(name) != each)
+        found = servers.find_open(self.layout.order, offsets, lease, floors)
+        self._floors_told.update((each.partition, each) for each in floors)
+        return found
+
+    def begin(self) -> None:
+        """See `Leaser`; a ledger that begins anew goes on from the rows of tables, and one that knows more does not."""
+        with self.io:
+            for each in () if self.opened or self.outstanding else pushes.registered:
+                assert isinstance(self.layout, StreamLayout)
+                self.of_rows = self.layout.follow_rows(each.find_applied(self.layout.order))
+            super().begin()
+
+    def _settle(self, deadline: float | None = None) -> Answer:
+        """See `Leaser`."""
+        answer = super()._settle(deadline)
+        self.floors.update((each.partition, each) for each in answer.floors)
+        return answer
 
     def _exchange(self, wants: int, release: tuple[int, ...] = ()) -> None:
         """With what the source has by now, where leases are wanted."""

@@ -10,7 +10,7 @@ for shard in clicks:
 from collections.abc import Mapping
 from typing import Literal, NoReturn, cast
 
-from ...master.data.ledger import DONE, StreamTerms, Tracking
+from ...master.data.ledger import DONE, OffsetRange, StreamTerms, Tracking
 from ...master.data.shard import Span
 from ...master.data.stream import StreamLayout
 from ..client import pushes
@@ -69,6 +69,10 @@ class StreamShard(Shard):
         whole = count == len(records)
         super().progress(len(self) if whole else records[count].offset - self.start - self.offset)
 
+    def _push_to(self, servers: pushes.Pushes, lease: int, begin: int, end: int) -> None:
+        offsets = OffsetRange(self.partition, self.start + begin, self.start + end)
+        servers.push_offsets(self._stream.layout.order, offsets, lease)
+
 
 class StreamShards(Shards):
     """The shards of a stream that this rank gets; `elastic_run.data.stream` makes it. See `Shards`.
@@ -109,11 +113,6 @@ class StreamShards(Shards):
                 f'stream {self._layout.name!r} has commit="checkpoint", and gradients go to tables, which say '
                 'themselves what is done: use commit="ack"'
             )
-        if any(each.saves for each in pushes.registered):
-            raise ShardsMisused(
-                f"stream {self._layout.name!r} cannot train tables of a job with --ps-checkpoint: what of "
-                "it is in rows that go back to a checkpoint is not known yet. Leave --ps-checkpoint out"
-            )
         return cast(StreamShard, super().__next__())
 
     def next_within(self, seconds: float) -> StreamShard | None:
@@ -143,6 +142,12 @@ class StreamShards(Shards):
     def mark(self, index: int, offset: int = DONE) -> NoReturn:
         """Refuses, as `part` does."""
         self.part(0)
+
+    def _find_marks(self, servers: pushes.Pushes, span: Span, lease: int, offset: int) -> list[int]:
+        """What is between two of them is applied in all of the model, or in the same part of it."""
+        offsets = OffsetRange(span.file, span.start + offset, span.stop)
+        found = self._stream.find_open(servers, offsets, lease) or (span.stop, span.stop)
+        return [each - span.start for each in found]
 
     def _shard_of(self, span: Span, offset: int, end: int) -> Shard:
         return StreamShard(self._stream, span, offset, end)

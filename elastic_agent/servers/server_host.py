@@ -61,7 +61,6 @@ class ServerHost:
         setup, store, keys, waits, inbox, say, services: as for `Host`.
         certificates: for connections between nodes; None: they are as they are.
         arguments: of the server, after the interpreter.
-        saves: rows are written into checkpoints.
 
     Attributes:
         table: the newest that was read.
@@ -77,7 +76,6 @@ class ServerHost:
     _services: Callable[[], Services]
     _certificates: Certificates | None = None
     _arguments: tuple[str, ...] = ("-m", MODULE)
-    _saves: bool = False
 
     def __post_init__(self) -> None:
         self._tasks = Tasks(self._inbox.wake)
@@ -139,7 +137,7 @@ class ServerHost:
         if table.serves and not wait.servers:  # which was what it waited for
             self._waits_of_ranks.pop(wait.rank, None)
         tls = self._certificates(time.time())[1] if self._certificates else None
-        return encode(JobServers(table, self._node or self._setup.workers.node, tls, self._saves)).decode()
+        return encode(JobServers(table, self._node or self._setup.workers.node, tls)).decode()
 
     def describe(self) -> NodeServers:
         """The servers of this node as they are now, and the workers that wait for some."""

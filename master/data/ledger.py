@@ -202,6 +202,7 @@ class Answer:
         ended: there will be no more leases for it in this round.
         position: of the cut.
         lease: of these leases, where the dataset is `alone`: a shard's next one in another process has a higher number.
+        floors: with leases of a stream that is `alone`: of each partition, offsets that are never leased again.
     """
 
     kind: Literal["ok", "later", "stale", "refused"] = "ok"
@@ -211,6 +212,7 @@ class Answer:
     ended: bool = False
     position: Position | None = None
     lease: int = 0
+    floors: tuple[OffsetRange, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,11 +245,10 @@ class State:
         version: of this form.
         dataset: as declared.
         round: the job's; who is not in it any more has no leases.
-        begun: every rank of the round has opened it with the same position (tracking mode "checkpoint").
+        begun: every rank of the round has opened it alike (tracking mode "checkpoint"); see `stream_ledger.py`, too.
         origin: that position.
         frontier, returned, owners: see above.
-        cuts: how many there were in this round.
-        step, cut: of the last one, and its position.
+        cuts, step, cut: how many there were in this round; of the last one, and its position.
         run: of which run of the job (`Header.run`) `round` is; kept as it is here.
         ends: how often leases came back within a round, because their worker had ended.
         partitions, leased, lost, origins: see `stream_ledger.py`.
@@ -278,8 +279,7 @@ class Progress:
 
     Attributes:
         name, tracking: see `Dataset`.
-        shards: in all epochs.
-        done, leased: how many of them are done, and how many workers have; the others wait.
+        shards, done, leased: in all epochs; how many of them are done, and how many workers have; the others wait.
         seconds_left: until all are done, at the pace of the workers that have leases; None where that is not known.
         records: that are done in all epochs; where files differ in length, as many as they have in the mean.
         lag, lost: offsets of a stream that are known and not done; those that were gone before anybody had read them.

@@ -291,8 +291,9 @@ class Ledgers:
                 before = _often(ledger)
                 if ledger.dataset.alone and ledger.round < current.rows_from:
                     # As in a run that begins anew: servers know what is in their rows, and workers pass that over.
-                    begun = replace(fresh(ledger.dataset), run=current.run, ends=ledger.state.ends)
-                    ledger = entries[name].ledger = Ledger(begun, self._now())
+                    state = ledger.state
+                    begun = replace(fresh(state.dataset), run=current.run, ends=state.ends, origins=state.origins)
+                    ledger = entries[name].ledger = ledger_of(begun, self._now())
                 ledger.turn(current.round, since)
                 self._say_often(ledger, before)
                 turned.add(name)

@@ -21,6 +21,9 @@ from .shard import (
     check_whole,
 )
 
+MOST_LEFT = 1000
+"""Shards before the end of what rows have, which a ledger that begins from them leases by themselves."""
+
 
 @dataclass(frozen=True, slots=True)
 class StreamSpan(Span):
@@ -113,6 +116,28 @@ class StreamLayout:
             "leased": position.leased,
             "lost": position.lost,
         }
+
+    def follow_rows(self, applied: Mapping[str, Sequence[tuple[int, int]]]) -> Position:
+        """The position of rows of tables.
+
+        Args:
+            applied: of each partition, the ranges of offsets that are applied or never wanted, in order.
+        """
+        todo: list[Piece] = []
+        partitions: list[OffsetRange] = []
+        for name, ranges in sorted(applied.items()):
+            first = 0
+            for begin, stop in ranges:
+                more = -(-(begin - first) // self.shard_size)
+                if len(todo) + more > MOST_LEFT:
+                    break  # what is applied after that is found by whoever leases it
+                for at in range(first, begin, self.shard_size):
+                    offsets = OffsetRange(name, at, min(at + self.shard_size, begin))
+                    todo.append(Piece(len(todo), offsets=offsets))
+                first = stop
+            partitions.append(OffsetRange(name, first, first))
+        leased = sum(each.stop - each.first for piece in todo if (each := piece.offsets))
+        return Position(len(todo), tuple(todo), tuple(partitions), leased)
 
     def restored(self, state: Mapping[str, object]) -> Position:
         """The position that `state` says. Raises BadShardsState."""

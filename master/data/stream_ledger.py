@@ -15,6 +15,10 @@ with the number of workers and of partitions, not of offsets. A piece carries it
   - `follow=False`: the stream ends where its partitions ended when they were first told.
   - In tracking mode "checkpoint" `State.origins` keeps what each partition had to be read when it was first told. A
     round goes on from there in a partition that the restored position does not have.
+  - Where it is `alone`, its gradients go to tables, which say by themselves what they have. So a ledger that begins
+    anew, in another run or because rows went back to a checkpoint, begins (`State.begun`) with the position that the
+    first rank to open it has read from them; `origins` stay then. With each lease it says the *floors*: before these
+    nothing is ever leased again, so tables need not know more of it.
 
 Invariants: every offset from a partition's beginning to its `first` is done, lost, or in one piece that is returned or
 leased; `first` and `stop` only grow, but for a round that restores a position.
@@ -91,7 +95,8 @@ class StreamLedger(Ledger):
 
     @property
     def _all_leased(self) -> bool:
-        return not self._follows and bool(self._partitions) and not any(map(_length, self._ranges))
+        looked = self._origins if self._follows_rows else self._partitions
+        return not self._follows and bool(looked) and not any(map(_length, self._ranges))
 
     @property
     def _read_as(self) -> tuple[str, StreamTerms | None]:
@@ -107,7 +112,9 @@ class StreamLedger(Ledger):
 
     def turn(self, round: int, since: Mapping[int, int] | None = None) -> None:
         """See `Ledger.turn`."""
+        begun = self._state.begun
         super().turn(round, since)
+        self._state = replace(self._state, begun=begun and self._follows_rows)
         self._trouble = ""
         if self.dataset.tracking != "ack":
             self._partitions, self._leased, self._lost = {}, 0, 0
@@ -120,15 +127,48 @@ class StreamLedger(Ledger):
             self._state = replace(self._state, dataset=dataset)
             self.changed = True
         declared = request.dataset
-        if declared and not self._state.begun and (declared.files, declared.stream) != self._read_as:
+        checkpoint = self.dataset.tracking == "checkpoint"
+        if checkpoint and declared and not self._state.begun and (declared.files, declared.stream) != self._read_as:
             self._origins = {}  # the script is another than last round
-        return super()._open(request)
+        answer = super()._open(request)
+        if answer and answer.kind == "ok" and self._follows_rows and not self._state.begun and not self._frontier:
+            self._begin(request.restored)
+            self._state = replace(self._state, origin=None)
+        return answer
 
     def _begin(self, restored: Position | None) -> None:
         super()._begin(restored)
         origin = restored or Position()
-        self._partitions = self._origins | {each.partition: each for each in origin.partitions}
+        self._partitions = self._origins | {
+            each.partition: replace(each, stop=max(each.stop, self._end_at_first(each.partition)))
+            for each in origin.partitions
+        }
         self._leased, self._lost = origin.leased, origin.lost
+
+    def _end_at_first(self, partition: str) -> int:
+        """Where it ended when it was first told, as far as that is known."""
+        known = self._origins.get(partition)
+        return known.stop if known and self._follows_rows else 0
+
+    def answer(self, request: Request, now: float, since: int | None = None) -> Answer | None:
+        """See `Ledger.answer`."""
+        answer = super().answer(request, now, since)
+        if answer and answer.leases and self._follows_rows:
+            return replace(answer, floors=self._floors)
+        return answer
+
+    @property
+    def _follows_rows(self) -> bool:
+        return self.dataset.alone and self.dataset.tracking == "ack"
+
+    @property
+    def _floors(self) -> tuple[OffsetRange, ...]:
+        """Of each partition, the offsets before the first that is leased, or to be."""
+        firsts = {name: each.first for name, each in self._partitions.items()}
+        for piece in [*self._returned, *(piece for one in self._all for piece in one.leases.values())]:
+            if offsets := piece.offsets:
+                firsts[offsets.partition] = min(firsts.get(offsets.partition, offsets.first), offsets.first)
+        return tuple(OffsetRange(name, 0, first) for name, first in sorted(firsts.items()))
 
     # -- what workers tell ----------------------------------------------------------------------------------------
 
@@ -142,17 +182,22 @@ class StreamLedger(Ledger):
         """Takes in which offsets the partitions have by now; workers may have looked in another order than they ask."""
         terms = self.dataset.stream
         assert terms is not None, "else it were no stream"
-        first_time = not self._partitions
+        keeps_origins = self.dataset.tracking == "checkpoint" or self._follows_rows
+        first_time = not (self._origins if self._follows_rows else self._partitions)
+        passes = not self._partitions and terms.start == "latest"
         for told in known:
             here = self._partitions.get(told.partition)
+            if here is not None and self._follows_rows and told.partition not in self._origins:
+                # Rows have said where it begins, and not where it ends.
+                here = replace(here, stop=max(here.stop, told.stop))
+                self._origins[told.partition] = self._partitions[told.partition] = here
             if here is None and (first_time or terms.follow):
                 if len(self._partitions) == MAX_PARTITIONS:
                     self._trouble = f"{self.dataset.name!r} has more than {MAX_PARTITIONS} partitions, the most it may"
                     return
-                latest = first_time and terms.start == "latest"
-                origin = replace(told, first=told.stop) if latest else told
+                origin = replace(told, first=told.stop) if first_time and passes else told
                 self._partitions[told.partition] = origin
-                if self.dataset.tracking == "checkpoint":
+                if keeps_origins:
                     self._origins[told.partition] = origin
             elif here is not None:
                 self._go_on(here, told)

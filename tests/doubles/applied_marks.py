@@ -5,7 +5,6 @@ class Applied:
     """Two servers with a mark of their own for each shard (by its index); a push is refused where a mark lies in it."""
 
     in_doubt = False
-    saves = False
 
     def __init__(self, **marks: list[int]) -> None:
         self.marks = marks

@@ -1,5 +1,7 @@
 """Jobs of one node with parameter servers, from their start to their end."""
 
+import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -7,6 +9,10 @@ from pathlib import Path
 
 SECONDS = 240.0
 """For a job, on a busy machine: fresh interpreters, and loops that are compiled for the first time."""
+
+
+BEGUN = "tables begin again with checkpoint"
+"""Of a job that goes back."""
 
 
 def run(folder: Path, *words: str, nproc: int = 3) -> tuple[int, str]:
@@ -31,6 +37,27 @@ def find_children(words: str, parent: int) -> list[int]:
         if words.encode() in line and f"PPid:\t{parent}\n" in status:
             found.append(int(each.name))
     return found
+
+
+def kill_servers(agent: int) -> None:
+    """All that this agent has started."""
+    for pid in find_children("adapters.servers.server", agent):
+        os.kill(pid, signal.SIGKILL)
+
+
+def kill_whole(job: "subprocess.Popen[str]", folder: Path) -> int:
+    """Every process that was started in this folder, at once; how many there were."""
+    os.kill(job.pid, signal.SIGSTOP)  # so that it starts no more
+    found = list[int]()
+    for each in Path("/proc").glob("[0-9]*"):
+        try:
+            if (each / "cwd").readlink() == folder:
+                found.append(int(each.name))
+        except OSError:
+            continue
+    for pid in found:
+        os.kill(pid, signal.SIGKILL)
+    return len(found)
 
 
 def newest(folder: Path) -> int:

@@ -1,8 +1,6 @@
 """A job whose servers are lost all at once goes back to its last checkpoint by itself, and counts each record once."""
 
-import os
 import re
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -10,16 +8,9 @@ from pathlib import Path
 import pytest
 
 from .cluster import Cluster
-from .server_jobs import SECONDS, find_children, newest
+from .server_jobs import BEGUN, SECONDS, kill_servers, newest
 
 SCRIPT = Path(__file__).with_name("scripts") / "servers_count.py"
-
-BEGUN = "tables begin again with checkpoint"
-
-
-def kill_servers(agent: int) -> None:
-    for pid in find_children("adapters.servers.server", agent):
-        os.kill(pid, signal.SIGKILL)
 
 
 def run_and_lose(folder: Path, *words: str, times: int) -> tuple[int, str]:

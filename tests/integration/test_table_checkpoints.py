@@ -1,14 +1,12 @@
 """Jobs whose tables are saved: killed whole, and begun again with another number of servers."""
 
-import os
 import re
-import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-from .server_jobs import newest
+from .server_jobs import kill_whole, newest
 
 SCRIPT = Path(__file__).with_name("scripts") / "servers_count.py"
 
@@ -20,21 +18,6 @@ def command(folder: Path, servers: str, pause: float) -> list[str]:
     words = [f"--servers={servers}", f"--ps-checkpoint={folder / 'rows'}", "--ps-checkpoint-every=1"]
     launcher = [sys.executable, "-m", "elastic_run", "--standalone", "--rdzv-id=job", "--nproc-per-node=2", *words]
     return [*launcher, str(SCRIPT), "--records=6000", f"--pause={pause}"]
-
-
-def kill_whole(job: "subprocess.Popen[str]", folder: Path) -> int:
-    """Every process that was started in this folder, at once; how many there were."""
-    os.kill(job.pid, signal.SIGSTOP)  # so that it starts no more
-    found = list[int]()
-    for each in Path("/proc").glob("[0-9]*"):
-        try:
-            if (each / "cwd").readlink() == folder:
-                found.append(int(each.name))
-        except OSError:
-            continue
-    for pid in found:
-        os.kill(pid, signal.SIGKILL)
-    return len(found)
 
 
 def test_a_job_that_was_killed_whole_goes_on_from_its_tables_with_other_servers(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """What is in a server's memory: its rows and marks, read by what they offer to everybody."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -74,7 +75,7 @@ def count_records(records: Records) -> Universe:
 def read_marks(marks: Marks, shards: int, length: int, slots: Array) -> Array:
     """How far each shard, so long, is applied in each of these slots, a bool each: (shards, SLOTS) int64."""
     found = np.zeros((shards, SLOTS), np.int64)
-    _, (several, apart) = marks.take_slots(slots)
+    _, (several, apart, *_) = marks.take_slots(slots)
     for _, shard, _, mark in several.tolist():
         if mark == FINISHED_BEFORE:
             found[: shard + 1] = length
@@ -83,6 +84,20 @@ def read_marks(marks: Marks, shards: int, length: int, slots: Array) -> Array:
     for at, slot, mark in apart.tolist():
         found[several[at, 1], slot] = mark
     return np.clip(found, 0, length)
+
+
+def read_offsets(marks: Marks, shards: int, length: int, slots: Array) -> Array:
+    """Which offsets of each partition are applied in each of these slots: (shards, length, SLOTS) bool."""
+    found = np.zeros((shards, length, SLOTS), np.bool_)
+    _, (_, _, names, stretches, apart) = marks.take_slots(slots)
+    partitions = [int(partition) for _, partition in json.loads(names.tobytes())]
+    for key, first, stop, _, whole in stretches.tolist():
+        if whole:
+            found[partitions[key], first:stop] = slots
+    for at, slot in apart.tolist():
+        key, first, stop, *_ = stretches[at].tolist()
+        found[partitions[key], first:stop, slot] = True
+    return found
 
 
 def read_rows(rows: Rows, slots: Array) -> dict[int, bytes]:

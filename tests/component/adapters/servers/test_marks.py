@@ -80,8 +80,7 @@ def test_marks_are_those_of_a_number_for_each_slot(
         match operation:
             case Move(wanted, server):
                 moved = wanted & has[server]
-                names, (shards, apart) = marks[server].take_slots(slots_of(moved))
-                marks[1 - server].put_slots(slots_of(moved), names, shards, apart)
+                marks[1 - server].put_slots(slots_of(moved), *marks[server].take_slots(slots_of(moved)))
                 copy_twin(twins[server], twins[1 - server], moved)
                 has = [has[server] - moved, has[1 - server] | moved][:: -1 if server else 1]
                 for each, mine in zip(marks, has, strict=True):
@@ -157,10 +156,11 @@ def test_of_finished_shards_a_number_is_kept_for_the_dataset() -> None:
         marks.begin_lease("d", shard, 1)
         marks.advance(PushSource("d", shard, 1, 0, 5, last=True), every)
         marks.begin_lease("d", shard, 2)
-    names, (shards, apart) = marks.take_slots(slots_of({1}))
+    names, arrays = marks.take_slots(slots_of({1}))
+    shards, apart, *_ = arrays
     assert (names, len(shards), len(apart)) == (("d",), 2, 0)
     other = Marks()
-    other.put_slots(slots_of({1}), names, shards, apart)
+    other.put_slots(slots_of({1}), names, arrays)
     for each in (marks, other):
         assert [each.read("d", shard, slots_of({1}))[0] > 5 for shard in (0, 99, 100, 101)] == [True, True, False, True]
         assert not each.judge(PushSource("d", 7, 1, 0, 5), slots_of({1})).any(), "also of an earlier lease"

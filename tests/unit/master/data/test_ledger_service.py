@@ -6,13 +6,24 @@ The clock jumps, so a wait without end is an error and a long one takes no time.
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import pytest
 
 from elastic_run.master.data import ledger_service
 from elastic_run.master.data.current_round import Current
-from elastic_run.master.data.ledger import Answer, Dataset, Mark, Piece, Position, Request, Tracking
+from elastic_run.master.data.ledger import (
+    Answer,
+    Dataset,
+    Mark,
+    OffsetRange,
+    Piece,
+    Position,
+    Request,
+    StreamTerms,
+    Tracking,
+)
 from elastic_run.master.data.ledger_service import PATIENCE, Ledgers
 from elastic_run.master.data.shard import MAX_NAME
 from elastic_run.master.data.stored_ledger import read
@@ -512,6 +523,23 @@ def test_a_job_that_goes_back_leases_anew_what_was_done_with_tables_and_once(ano
         await ledgers.answer(replace(wants(round=2, number=2), name="tables", marks=(Mark(0),)))
         await ledgers.answer(opens(dataset=tables, round=3))
         assert shard_indices(await ledgers.answer(replace(wants(wants=3, round=3), name="tables"))) == [0, 1, 2]
+
+    play(scenario)
+
+
+def test_a_stream_that_trains_tables_goes_back_as_a_stream_to_what_their_rows_have() -> None:
+    async def scenario(bench: Bench) -> None:
+        ledgers = await bench.lead()
+        stream = replace(QUEUE, name="stream", alone=True, shuffle=False, stream=StreamTerms(start="latest"))
+        ask = partial(replace, wants(wants=2), name="stream")
+        await ledgers.answer(opens(dataset=stream))
+        await ledgers.answer(ask(known=(OffsetRange("a", 0, 5),)))
+        grown = OffsetRange("a", 0, 25)
+        assert len((await ledgers.answer(ask(sequence=2, known=(grown,)))).leases) == 2
+        bench.current = replace(CURRENT, round=2, rows_from=2)
+        await ledgers.answer(opens(dataset=stream, round=2, restored=Position(partitions=(OffsetRange("a", 7, 7),))))
+        again = await ledgers.answer(ask(round=2, known=(grown,)))
+        assert again.leases[0].offsets == OffsetRange("a", 7, 17) and again.floors == (OffsetRange("a", 0, 7),)
 
     play(scenario)
 

@@ -25,6 +25,7 @@ from elastic_run.master.data.ledger import (
 from elastic_run.master.data.ledger_requests import check_request
 from elastic_run.master.data.shard import LARGEST
 from elastic_run.master.data.stored_ledger import BadState, read, written
+from elastic_run.master.data.stream import StreamLayout
 from elastic_run.master.data.stream_ledger import MAX_PARTITIONS, StreamLedger
 
 from ....sampling import examples
@@ -343,6 +344,98 @@ def test_a_stream_of_too_many_partitions_is_refused() -> None:
     ledger = opened(StreamTerms())
     answer = told(ledger, 1, *(OffsetRange(f"{i}", 0, 1) for i in range(MAX_PARTITIONS + 1)))
     assert (answer.kind, f"more than {MAX_PARTITIONS} partitions" in answer.text) == ("refused", True)
+
+
+TABLES = replace(CLICKS, alone=True)
+
+
+def opened_with(dataset: Dataset, restored: Position | None, origins: tuple[OffsetRange, ...] = ()) -> StreamLedger:
+    """One rank has opened it anew, with what it has read from the rows of its tables."""
+    ledger = ledger_of(replace(fresh(dataset), origins=origins), 0.0)
+    assert isinstance(ledger, StreamLedger)
+    request = Request("open", "clicks", 1, 0, 1, dataset=dataset, restored=restored)
+    assert not check_request(request)
+    assert ledger.answer(request, 0.0) == Answer()
+    return ledger
+
+
+def ranges_of(answer: Answer) -> list[tuple[str, int, int]]:
+    return [(each.partition, each.first, each.stop) for piece in answer.leases if (each := piece.offsets)]
+
+
+ROWS = StreamLayout("clicks", "log", 4, StreamTerms()).follow_rows(
+    {"a": [(0, 10), (12, 20), (29, 30)], "b": [], "c": [(5, 9)]}
+)
+
+
+def test_a_ledger_that_begins_anew_leases_what_rows_lack_and_nothing_else() -> None:
+    ledger = opened_with(TABLES, ROWS)
+    later = Request("open", "clicks", 1, 0, 1, dataset=TABLES, restored=Position())
+    assert ledger.answer(later, 0.0) == Answer(), "who comes later changes nothing"
+    ledger.turn(2)
+    request = Request("open", "clicks", 2, 0, 1, dataset=TABLES, restored=Position())
+    assert ledger.answer(request, 0.0) == Answer()
+    known = OffsetRange("a", 0, 33), OffsetRange("b", 0, 2), OffsetRange("c", 0, 9), OffsetRange("d", 7, 8)
+    answer = ledger.answer(Request("exchange", "clicks", 2, 0, 1, sequence=1, wants=20, known=known), 0.0)
+    assert answer
+    todo = [("a", 10, 12), ("a", 20, 24), ("a", 24, 28), ("a", 28, 29), ("c", 0, 4), ("c", 4, 5)]
+    assert ranges_of(answer) == [*todo, ("a", 30, 33), ("b", 0, 2), ("d", 7, 8)]
+    assert answer.floors == tuple(OffsetRange(*each) for each in [("a", 0, 10), ("b", 0, 0), ("c", 0, 0), ("d", 0, 7)])
+    assert ledger.progress.records == 0
+
+
+def test_no_floor_is_beyond_what_somebody_has_and_none_goes_back() -> None:
+    ledger = opened_with(TABLES, Position())
+    first = told(ledger, 1, OffsetRange("a", 3, 40), wants=3)
+    assert first.floors == (OffsetRange("a", 0, 3),) and len(first.leases) == 3
+    marks = Mark(first.leases[0].shard_index), Mark(first.leases[2].shard_index)
+    request = Request("exchange", "clicks", 1, 0, 1, sequence=2, wants=1, marks=marks)
+    second = ledger.answer(request, 0.0)
+    assert second and second.floors == (OffsetRange("a", 0, 7),)
+    assert ledger.answer(request, 0.0) == second, "asked again"
+    assert all(not owner.answer.floors for owner in ledger.state.owners if owner.answer), "they are not stored"
+
+
+def test_rows_that_go_back_do_not_pass_over_what_came_after_the_first_look() -> None:
+    dataset = replace(TABLES, stream=StreamTerms(start="latest"))
+    ledger = opened_with(dataset, Position())
+    told(ledger, 1, OffsetRange("a", 0, 8), OffsetRange("b", 0, 3))
+    origins = ledger.state.origins
+    assert origins == (OffsetRange("a", 8, 8), OffsetRange("b", 3, 3))
+    grown = OffsetRange("a", 0, 10), OffsetRange("b", 0, 5)
+    for restored, found in (
+        (Position(), [("a", 8, 10), ("b", 3, 5)]),
+        (Position(partitions=(OffsetRange("a", 9, 9),)), [("b", 3, 5), ("a", 9, 10)]),
+    ):
+        assert ranges_of(told(opened_with(dataset, restored, origins), 1, *grown, wants=5)) == found
+    there = Position(partitions=(OffsetRange("a", 9, 9), OffsetRange("b", 3, 3)))
+    answer = told(opened_with(dataset, there), 1, *grown, OffsetRange("c", 0, 2), wants=5)
+    assert ranges_of(answer) == [("b", 3, 5), ("c", 0, 2), ("a", 9, 10)], "in another run, too"
+
+
+@pytest.mark.parametrize("run", ["same", "another"])
+def test_a_stream_with_an_end_keeps_it_when_rows_go_back_and_begins_with_a_look_in_another_run(run: str) -> None:
+    dataset = replace(TABLES, stream=StreamTerms(follow=False))
+    origins = (OffsetRange("a", 0, 6),) if run == "same" else ()
+    ledger = opened_with(dataset, Position(partitions=(OffsetRange("a", 2, 2),)), origins)
+    assert not told(ledger, 1, wants=0).ended and not ledger.finished
+    answer = told(ledger, 2, OffsetRange("a", 0, 9), wants=5)
+    assert ranges_of(answer) == [("a", 2, 6)] if run == "same" else [("a", 2, 6), ("a", 6, 9)]
+
+
+def test_what_is_gone_after_what_rows_have_ends_the_job() -> None:
+    answer = told(opened_with(TABLES, ROWS), 1, OffsetRange("b", 1, 2))
+    assert answer.leases
+    ledger = opened_with(replace(TABLES, stream=StreamTerms()), ROWS)
+    answer = told(ledger, 1, OffsetRange("b", 1, 2))
+    assert (answer.kind, "offsets 0 to 0 of partition 'b' are gone" in answer.text) == ("refused", True)
+
+
+def test_rows_with_many_holes_make_no_large_ledger() -> None:
+    layout = StreamLayout("clicks", "log", 4, StreamTerms())
+    position = layout.follow_rows({"a": [(0, 10), (10**9, 10**9 + 5)], "b": [(0, 1), (3, 4)]})
+    assert [piece.offsets for piece in position.todo] == [OffsetRange("b", 1, 3)]
+    assert position.partitions == (OffsetRange("a", 10, 10), OffsetRange("b", 4, 4))
 
 
 def test_its_ledger_does_not_grow_with_offsets() -> None:
