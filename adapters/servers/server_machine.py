@@ -18,7 +18,7 @@ from .copies import Arrivals, Copies
 from .errors import TableMisused
 from .marks import Marks
 from .outbox import Outbox
-from .prepared import PreparedPart, PreparedSteps
+from .prepared import PreparedSteps, make_part
 from .push_queue import PushQueue, RowsMissing
 from .requests import (
     ApplyStep,
@@ -280,7 +280,7 @@ class ServerMachine:
                     return Reply("copy")
                 parts = self._tables.read_push(names, asked.arrays, slots)
                 if slots.any():
-                    self._prepared.put_part(PreparedPart(source, share, tuple(parts), slots))
+                    self._prepared.put_part(make_part(source, share, parts, slots))
             case ForwardLease(_, dataset, shard_index, lease, _):
                 self._marks.begin_lease(dataset, shard_index, lease)
             case BeginCopy():
