@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from .managed_table import TableChange
 from .marks import Marks
 from .outbox import Outbox
-from .prepared import PreparedPart, PreparedSteps
+from .prepared import PreparedSteps, make_part
 from .requests import BeginCopy, ConfirmCopy, CopyChange, CopyPrepared, CopyPush, CopyRows, EndCopy, Reply
 from .rows import Rows
 from .server_events import Arrays, CopiesWhole, Peer, SayWords, WantTurn
@@ -367,7 +367,7 @@ class Arrivals:
             case CopyPrepared():
                 parts = self._tables.read_push(request.tables, arrays, slots)
                 given = read_slots(request.slots) & slots
-                self._prepared.put_part(PreparedPart(request.source, request.share, tuple(parts), given))
+                self._prepared.put_part(make_part(request.source, request.share, parts, given))
             case EndCopy():
                 if (read_slots(request.slots) ^ slots).any():
                     return False

@@ -1,7 +1,10 @@
-"""What the parameters of a model begin with: the first worker's values, for all workers, also those that come later.
+"""What the parameters of a model begin with: one worker's values, for all workers, also those that come later.
 
-They are a push that counts once in the job, as each record does. With several servers, each would take the push that
-is the first there. So workers claim first, with a push into one row, whose claim is the only one that counts.
+They are pushes that count once in the job, as each record does. One worker *claims* to write them, by a push into one
+row: only the first such push counts. It pushes them in pieces, and a stamp when all are there; the others wait for
+that. Where nothing more comes of a claim, somebody else claims next. First it fences off what was claimed before, by a
+lease as of a shard: from then on no piece of an earlier claim comes in, so that its stamp is there, or never will be.
+Where it is not, what has come is cleared and written anew. So all values are of one worker, whoever is lost when.
 """
 
 import secrets
@@ -10,29 +13,33 @@ import time
 import numpy as np
 
 from ..client.channel import say_line
-from .errors import TableMisused
+from .errors import PushRefused, TableMisused
 from .server_events import Array
 from .session import ServersClient
 from .specs import SGD, TableSpec, Zeros
 
-SECONDS = 30.0
-"""That the first worker's values may take from its claim on. Then it is taken for lost, and others push theirs, too."""
+SECONDS = 2.0
+"""That may pass without another piece of the values before somebody else claims; twice that the next time, and so on.
+A worker that was only slow loses its claim, and nothing else."""
 
 QUIET = 3.0
-"""Seconds of them, after which a person is told what is waited for."""
+"""Seconds of waiting, after which a person is told what is waited for."""
 
 PAUSE = 0.02
 """Seconds until a worker looks again whether the values are there: servers tell nobody."""
 
-CLAIMS, VALUES = 0, 1
-"""Shards of a dataset of one record, by which servers know whether each was pushed already."""
+PIECE = 16_384
+"""Rows in a push and in a pull, over all servers: 16 MiB."""
 
-CLAIM = np.array([-1], np.int64)
-"""The row of the claim."""
+CLAIMS = 0
+"""The shard whose records are claims, one after the other. Of claim n, the stamp is in shard 2n + 1, and the pieces
+are in shard 2n + 2."""
+
+NO_IDS = np.empty(0, np.int64)
 
 
 def agree_on_first_values(client: ServersClient, spec: TableSpec, mine: Array) -> Array:
-    """(rows, columns) float32: the values of the worker that came first in this job.
+    """(rows, columns) float32: the values of one worker of this job, nearly always of the first.
 
     Args:
         spec: of a table for them, as `spec_of_first_values` has it.
@@ -43,11 +50,16 @@ def agree_on_first_values(client: ServersClient, spec: TableSpec, mine: Array) -
     if not np.isfinite(mine).all():
         raise TableMisused(f"table {spec.name!r}: the model has parameters that are no finite numbers")
     client.open_table(spec)
-    ids = np.arange(len(mine), dtype=np.int64)
-    if not _are_there(client, spec.name) and (_claim(client, spec) or not _await_values(client, spec.name)):
-        client.push_once(spec.name, VALUES, ids, -mine)
-    _, rows, inverse = client.pull(spec.name, ids)
-    return rows[inverse]
+    claim = max(0, client.cuts(spec.name, CLAIMS, 0, 0)[-1] - 1)
+    while not _are_there(client, spec.name, claim):
+        if not _push_claim(client, spec, claim):
+            claim += not _await_values(client, spec.name, claim)
+            continue
+        try:
+            _write_values(client, spec, claim, mine)
+        except PushRefused:  # this worker was slow, and another has claimed
+            claim += 1
+    return np.concatenate([_pull_rows(client, spec.name, ids) for ids in _split_ids(len(mine))])
 
 
 def spec_of_first_values(name: str, columns: int, seed: int) -> TableSpec:
@@ -55,27 +67,62 @@ def spec_of_first_values(name: str, columns: int, seed: int) -> TableSpec:
     return TableSpec(name, columns, SGD(1.0), Zeros(), seed)
 
 
-def _claim(client: ServersClient, spec: TableSpec) -> bool:
-    """Whether this worker is the first."""
-    claim = np.array([[-secrets.randbelow(1 << 24) for _ in range(spec.columns)]], np.float32)
-    client.push_once(spec.name, CLAIMS, CLAIM, claim)
-    return np.array_equal(client.pull(spec.name, CLAIM)[1], -claim)
+def _push_claim(client: ServersClient, spec: TableSpec, claim: int) -> bool:
+    """Whether it is this worker's."""
+    ids = np.array([-1 - claim], np.int64)
+    token = np.array([[-secrets.randbelow(1 << 24) for _ in range(spec.columns)]], np.float32)
+    client.push_once(spec.name, CLAIMS, ids, token, claim)
+    return np.array_equal(client.pull(spec.name, ids)[1], -token)
 
 
-def _are_there(client: ServersClient, table: str) -> bool:
-    """On all servers."""
-    return client.cuts(table, VALUES, 0, 0) == [1]
+def _are_there(client: ServersClient, table: str, claim: int, lease: int = 0) -> bool:
+    """On all servers, by that claim or an earlier one; nothing is pushed by these under an earlier lease any more."""
+    for each in range(claim + 1):
+        if lease:
+            client.cuts(table, 2 * each + 2, lease, 0)
+        if client.cuts(table, 2 * each + 1, lease, 0) == [1]:
+            return True
+    return False
 
 
-def _await_values(client: ServersClient, table: str) -> bool:
-    begun = time.monotonic()
-    until, told_at = begun + SECONDS, begun + QUIET
-    while not _are_there(client, table):
+def _write_values(client: ServersClient, spec: TableSpec, claim: int, mine: Array) -> None:
+    """Raises PushRefused where another worker has claimed since then."""
+    if claim and _are_there(client, spec.name, claim - 1, lease=1):
+        return
+    piece = 0
+    for ids in _split_ids(len(mine)):
+        pushes = [-mine[ids]]
+        if claim and (before := _pull_rows(client, spec.name, ids)).any():
+            pushes.insert(0, before)  # makes zeros of these, which no difference of two numbers would
+        for gradients in pushes:
+            client.push_once(spec.name, 2 * claim + 2, ids, gradients, piece)
+            piece += 1
+    client.push_once(spec.name, 2 * claim + 1, NO_IDS, np.empty((0, spec.columns), np.float32))
+
+
+def _await_values(client: ServersClient, table: str, claim: int) -> bool:
+    """Whether they are there; False: nothing more comes of that claim."""
+    begun = moved = time.monotonic()
+    told_at, seen, patience = begun + QUIET, [0], SECONDS * (claim + 1)
+    while not _are_there(client, table, claim):
+        if (marks := client.cuts(table, 2 * claim + 2, 0, 0)) != seen:
+            seen, moved = marks, time.monotonic()
         if time.monotonic() > told_at:
-            told_at = until + SECONDS
-            words = f"values of table {table!r}: the worker that came first has not pushed them; {SECONDS:g} s at most"
-            say_line(f"this worker waits for the first {words}")
-        if time.monotonic() > until:
+            told_at = begun + 10 * QUIET
+            say_line(
+                f"this worker waits for the first values of table {table!r}: another one writes them, and has pushed "
+                f"{seen[-1]} pieces; when no more come for {patience:g} s, somebody else writes them"
+            )
+        if time.monotonic() > moved + patience:
             return False
         time.sleep(PAUSE)
     return True
+
+
+def _split_ids(count: int) -> list[Array]:
+    return [np.arange(first, min(first + PIECE, count), dtype=np.int64) for first in range(0, count, PIECE)]
+
+
+def _pull_rows(client: ServersClient, table: str, ids: Array) -> Array:
+    _, rows, inverse = client.pull(table, ids)
+    return rows[inverse]

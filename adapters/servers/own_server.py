@@ -15,7 +15,7 @@ from .client import Answer, AskedServer, Exchange, Split
 from .errors import PushRefused, ServerFull, TableMisused
 from .marks import Marks, RecordsRefused
 from .offset_marks import write_applied
-from .prepared import PreparedPart, PreparedSteps, choose_step
+from .prepared import PreparedSteps, choose_step, make_part
 from .requests import (
     ApplyStep,
     OpenTable,
@@ -111,9 +111,12 @@ class OwnServer:
                     self._apply(source, parts)
                 return Reply(), []
             case PrepareGradients(tables, source, share):
-                parts = tuple(self._tables.read_push(tables, arrays, ALL_SLOTS))
+                parts = self._tables.read_push(tables, arrays, ALL_SLOTS)
                 if (new := self._marks.judge(source, ALL_SLOTS)).any():
-                    self._prepared.put_part(PreparedPart(source, share, parts, new))
+                    part = make_part(source, share, parts, new)
+                    self._prepared.forget_decided(source)
+                    self._tables.check_bytes(part.bytes, self._prepared.count_bytes(source, share.rank))
+                    self._prepared.put_part(part)
                 return Reply(), []
             case ApplyStep():
                 source, parts = choose_step(self._prepared, self._marks, request, ALL_SLOTS)
@@ -135,6 +138,6 @@ class OwnServer:
     def _apply(self, source: PushSource, parts: Sequence[TablePart]) -> None:
         """Raises TableFull."""
         found = find_parts(parts)
-        self._tables.check_room(found)
+        self._tables.check_room(found, self._prepared.count_bytes(source))
         apply_parts(found, reuse=True, at=source.at)
         self._marks.advance(source, ALL_SLOTS)

@@ -31,12 +31,22 @@ StepKey = tuple[str, int, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class PreparedPart:
-    """What one rank has prepared in some slots, also where it has no gradients there."""
+    """What one rank has prepared in some slots, also where it has no gradients there.
+
+    Attributes:
+        bytes: that it takes, with the rows that it will make.
+    """
 
     source: PushSource
     share: StepShare
     parts: tuple[TablePart, ...]
     slots: SlotSet
+    bytes: int
+
+
+def make_part(source: PushSource, share: StepShare, parts: Sequence[TablePart], slots: SlotSet) -> PreparedPart:
+    """With what it takes now."""
+    return PreparedPart(source, share, tuple(parts), slots, sum(map(_measure_part, parts)))
 
 
 class PreparedSteps:
@@ -45,14 +55,31 @@ class PreparedSteps:
     def __init__(self) -> None:
         self._steps: dict[StepKey, list[PreparedPart]] = {}
 
-    def put_part(self, part: PreparedPart) -> None:
-        """In place of what the rank had in these slots. What is decided by then is forgotten."""
-        new = part.source
-        key = _key_of(new)
+    def count_bytes(self, but: PushSource | None = None, rank: int | None = None) -> int:
+        """That all of it takes, with the rows that it will make.
+
+        Args:
+            but: the step that is left out, or that rank's part of it: it is applied, or prepared again.
+        """
+        left_out = _key_of(but) if but is not None else None
+        return sum(
+            part.bytes
+            for key, parts in self._steps.items()
+            for part in parts
+            if key != left_out or rank not in (None, part.share.rank)
+        )
+
+    def forget_decided(self, new: PushSource) -> None:
+        """What is decided when a rank prepares that."""
         for dataset, epoch, lease, begin, end in list(self._steps):
             earlier = lease < new.lease or (epoch, end) <= (new.shard_index, new.begin)
             if dataset == new.dataset and earlier:
                 del self._steps[dataset, epoch, lease, begin, end]
+
+    def put_part(self, part: PreparedPart) -> None:
+        """In place of what the rank had in these slots. What is decided by then is forgotten."""
+        key = _key_of(part.source)
+        self.forget_decided(part.source)
         found = self._steps.pop(key, [])
         others = [
             replace(each, slots=each.slots & ~part.slots) if each.share.rank == part.share.rank else each
@@ -139,6 +166,11 @@ def choose_step(
     if (slots & ~marks.find_applied(source, slots)).any():
         raise RecordsRefused(f"no step up to record {request.end} of epoch {request.shard_index} is prepared")
     return None, []
+
+
+def _measure_part(part: TablePart) -> int:
+    missing = int((part.rows.find(part.ids) < 0).sum())
+    return part.ids.nbytes + part.gradients.nbytes + missing * part.rows.row_bytes
 
 
 def _key_of(source: PushSource) -> StepKey:

@@ -22,7 +22,7 @@ from .copies import Copies
 from .errors import TableMisused
 from .marks import Marks, RecordsRefused
 from .outbox import Outbox
-from .prepared import PreparedPart, PreparedSteps, choose_step, wanted_of
+from .prepared import PreparedPart, PreparedSteps, choose_step, make_part, wanted_of
 from .requests import (
     ApplyStep,
     AskApplied,
@@ -66,6 +66,7 @@ class QueuedTask:
         request: what was asked; the push that a step has become which is to be applied.
         slots: those that it is for.
         found: of a push: what it has for each table.
+        prepared: what is kept of a part of a step.
         waiting: peers that must answer first, and what they were told.
         backed: all backups have answered; who waits has a whole copy.
         cut: some of its slots have got another primary since it was asked.
@@ -76,6 +77,7 @@ class QueuedTask:
     request: Queued
     slots: SlotSet
     found: list[FoundPart] = field(default_factory=list[FoundPart])
+    prepared: PreparedPart | None = None
     waiting: dict[Peer, PeerRequest] = field(default_factory=dict[Peer, PeerRequest])
     backed: bool = False
     cut: bool = False
@@ -184,12 +186,15 @@ class PushQueue:
                 parts = self._tables.read_push(names, asked.arrays, task.slots)
                 new = self._marks.judge(source, task.slots)
                 task.found = find_parts(parts)
-                self._tables.check_room(_choose_found(task, new))
-            case PrepareGradients(names, source, _, _):
+                self._tables.check_room(_choose_found(task, new), self._prepared.count_bytes())
+            case PrepareGradients(names, source, share, _):
                 parts = self._tables.read_push(names, asked.arrays, task.slots)
                 task.slots = self._marks.judge(source, task.slots) if task.slots.any() else NO_SLOTS
-                task.found = find_parts([part.choose_slots(task.slots) for part in parts])
-                self._tables.check_room(task.found)
+                chosen = [part.choose_slots(task.slots) for part in parts]
+                task.found = find_parts(chosen)
+                task.prepared = make_part(source, share, chosen, task.slots)
+                self._prepared.forget_decided(source)
+                self._tables.check_bytes(task.prepared.bytes, self._prepared.count_bytes(source, share.rank))
             case ApplyStep():
                 self._begin_step(task, task.request)
 
@@ -204,7 +209,7 @@ class PushQueue:
         names = tuple(part.rows.spec.name for part in parts)
         task.request = PushGradients(names, source or wanted_of(request), request.version)
         task.found = find_parts(parts)
-        self._tables.check_room(task.found)
+        self._tables.check_room(task.found, self._prepared.count_bytes(source))
 
     def _holders(self) -> dict[Peer, SlotSet]:
         """Who must have everything of which of this server's slots, before this server has it."""
@@ -302,9 +307,9 @@ class PushQueue:
                         raise RowsMissing(f"no room for a push that the backups have: {error}") from None
                     task.full, count = str(error), 0
                 self._answer(task.connection, "moved" if task.cut else "full" if task.full else "", task.full, count)
-            case PrepareGradients(_, source, share, _):
-                if task.slots.any():
-                    self._prepared.put_part(PreparedPart(source, share, tuple(task.parts), task.slots))
+            case PrepareGradients():
+                if task.prepared is not None and task.slots.any():
+                    self._prepared.put_part(task.prepared)
                 self._answer(task.connection, "")
             case ApplyStep():
                 raise AssertionError("a step that is applied is a push by then")

@@ -19,7 +19,7 @@ from .errors import TableMisused
 from .marks import Marks
 from .offset_marks import write_applied
 from .outbox import Outbox
-from .prepared import PreparedPart, PreparedSteps
+from .prepared import PreparedSteps, make_part
 from .push_queue import PushQueue, RowsMissing
 from .requests import (
     ApplyStep,
@@ -285,7 +285,7 @@ class ServerMachine:
                     return Reply("copy")
                 parts = self._tables.read_push(names, asked.arrays, slots)
                 if slots.any():
-                    self._prepared.put_part(PreparedPart(source, share, tuple(parts), slots))
+                    self._prepared.put_part(make_part(source, share, parts, slots))
             case ForwardLease(sender):
                 kept = self._roles.kept_of.get(sender, NO_SLOTS) | self._arrivals.whole_from(sender)
                 self._marks.take_lease(request, kept)

@@ -16,7 +16,7 @@ from ..client.pushes import StepRecords
 from ..client.shards import list_opened
 from . import kernels
 from .client import Answer, Exchange, ServersConnection, Split, merge
-from .errors import PushRefused, TableMisused
+from .errors import PushRefused, ServerFull, TableMisused
 from .offset_marks import Range, choose_open, read_applied
 from .own_server import OwnServer
 from .requests import (
@@ -58,6 +58,11 @@ UNPUSHED = (
 SCALED = (
     "a GradScaler scales the loss, and so the gradients of tables, which it does not scale back: use "
     "torch.autocast with bfloat16, which needs none, or GradScaler(enabled=False)"
+)
+
+NOT_PREPARED = (
+    "No rank has this step in its rows or its position: start the job again with more memory or servers. With "
+    "--ps-checkpoint=DIR it begins with the last checkpoint of its tables; without, its tables begin anew"
 )
 
 Gradient = Callable[[], "Array | None"]
@@ -299,14 +304,17 @@ class ServersClient:
             raise TableMisused(UNPUSHED)
         self._stepped.add(optimizer)
 
-    def push_once(self, table: str, part: int, ids: Array, gradients: Array) -> None:
-        """Gradients of no records, for rows of a table: in the whole job those count that come first for that `part`.
+    def push_once(self, table: str, part: int, ids: Array, gradients: Array, piece: int = 0) -> None:
+        """Gradients of no records, for rows of a table: in the whole job those count that come first for that piece.
 
         Args:
+            part: whose pieces follow each other; `cuts` of the dataset `table` tells how many of them are there.
             ids: (n,) int64, each once.
             gradients: (n, columns) float32.
+
+        Raises PushRefused where `cuts` was asked with a lease: then nothing more of this part is pushed.
         """
-        push = Push(PushSource(table, part, 0, 0, 1), {table: (ids, gradients)})
+        push = Push(PushSource(table, part, 0, piece, piece + 1), {table: (ids, gradients)})
         self.ask_servers(push.split_by_server)
 
     def cuts(self, dataset: str, shard_index: int, lease: int, offset: int) -> list[int]:
@@ -411,7 +419,10 @@ class ServersClient:
         source = PushSource(*step[:2], lease=step.round, begin=step.begin, end=step.end, at=_now())
         with self._lock:
             push = Push(source, self._take_gradients(world), StepShare(rank, world))
-            self._connection.ask_servers(push.split_by_server)
+            try:
+                self._connection.ask_servers(push.split_by_server)
+            except ServerFull as error:
+                raise ServerFull(f"{error}. {NOT_PREPARED}") from None
 
     def apply_step(self, step: StepRecords) -> None:
         """See `Pushes`. Raises ServerFull, PushRefused, ServerGone."""

@@ -169,17 +169,18 @@ class Tables:
             parts.append(TablePart(rows, ids, gradients, self._managed.get(name)))
         return parts
 
-    def check_room(self, found: Sequence[FoundPart]) -> None:
-        """Raises TableFull where the rows that are to be made do not fit."""
-        self.check_bytes(sum(int((each.places < 0).sum()) * each.part.rows.row_bytes for each in found))
+    def check_room(self, found: Sequence[FoundPart], kept: int = 0) -> None:
+        """Raises TableFull where the rows that are to be made do not fit; `kept`: see `check_bytes`."""
+        self.check_bytes(sum(int((each.places < 0).sum()) * each.part.rows.row_bytes for each in found), kept)
         check_fits(found, reuse=True)
 
-    def check_bytes(self, more: int) -> None:
-        """Raises TableFull where rows of so many bytes do not fit."""
+    def check_bytes(self, more: int, kept: int = 0) -> None:
+        """Raises TableFull where so many bytes do not fit, beside what is `kept` for steps that are prepared."""
         taken = sum(rows.count * rows.row_bytes for rows in self._tables.values())
-        if more and taken + more > self._memory:
+        if more and taken + kept + more > self._memory:
+            prepared = f" and prepared steps {-(-kept >> 20)} MiB" if kept else ""
             raise TableFull(
-                f"the tables take {taken >> 20} MiB, {more >> 10} KiB more are wanted, and this server has "
+                f"the tables take {taken >> 20} MiB{prepared}, {more >> 10} KiB more are wanted, and this server has "
                 f"{self._memory >> 20} MiB for them: give servers more memory, or have more of them"
             )
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from elastic_run.adapters.client.pushes import StepRecords
-from elastic_run.adapters.servers.errors import PushRefused, TableMisused
+from elastic_run.adapters.servers.errors import PushRefused, ServerFull, TableMisused
 from elastic_run.adapters.servers.own_server import OwnServer
 from elastic_run.adapters.servers.session import ServersClient
 from elastic_run.adapters.servers.specs import SGD, Numbers, TableSpec, Zeros
@@ -18,18 +18,24 @@ NUMBERS = (1e8, 1.0, -1e8, 3e-5)
 class Ranks:
     """Clients that share servers."""
 
-    def __init__(self, world: int, dtype: Numbers = "float32") -> None:
-        server = OwnServer(1 << 22)
+    def __init__(self, world: int, dtype: Numbers = "float32", *, rows_of: int = 1, memory: int = 1 << 22) -> None:
+        server = OwnServer(memory)
+        self.columns = rows_of
         self.clients = [ServersClient(server) for _ in range(world)]
         for client in self.clients:
-            client.open_table(TableSpec("t", 1, SGD(1.0), Zeros(), dtype=dtype))
+            client.open_table(TableSpec("t", rows_of, SGD(1.0), Zeros(), dtype=dtype))
 
     def prepare(self, rank: int, begin: int, end: int, *gradients: float, round: int = 1) -> StepRecords:
         """Of id 0 and on."""
-        client, rows = self.clients[rank], np.array(gradients, np.float32)[:, None]
+        client, rows = self.clients[rank], np.repeat(np.array(gradients, np.float32)[:, None], self.columns, axis=1)
         client.await_gradient("t", np.arange(len(rows)), lambda: rows)
         client.prepare_step(step := StepRecords("d", 0, round, begin, end), rank, len(self.clients))
         return step
+
+    def push(self, ids: range) -> None:
+        """As a worker with shards of its own."""
+        client, gradients = self.clients[0], np.ones((len(ids), self.columns), np.float32)
+        client.push_once("t", ids[0], np.array(ids, np.int64), gradients)
 
     def rows(self) -> list[float]:
         return self.clients[0].pull("t", np.arange(3))[1][:, 0].tolist()
@@ -118,3 +124,17 @@ def test_gradients_that_are_no_numbers_are_refused_before_anything_is_prepared(p
     prepared.clients[0].settle_steps("d", 2, (0, 8))
     with pytest.raises(TableMisused, match="a gradient is not a finite number"):
         prepared.prepare(0, 8, 12, float("nan"), round=2)
+
+
+def test_what_is_prepared_has_its_room_and_is_refused_before_any_rank_may_commit_it() -> None:
+    ranks = Ranks(2, rows_of=512, memory=64 << 10)  # 13 KiB prepared, and rows as large
+    step = ranks.prepare(0, 0, 2, *[1.0] * 6)
+    ranks.prepare(0, 0, 2, *[1.0] * 6)  # once more, which takes nothing more
+    with pytest.raises(ServerFull, match=r"prepared steps 1 MiB.*No rank has this step in its rows.*--ps-checkpoint"):
+        ranks.prepare(1, 0, 2, *[1.0] * 12)
+    with pytest.raises(ServerFull, match="prepared steps"):  # a push of other records does not take its room
+        ranks.push(range(100, 120))
+    ranks.prepare(1, 0, 2, *[1.0] * 6)
+    ranks.clients[0].apply_step(step)
+    assert ranks.rows() == [-1.0] * 3
+    ranks.push(range(100, 110))  # where the prepared gradients were

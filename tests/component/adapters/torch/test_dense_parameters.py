@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from elastic_run.adapters.servers import first_values, session
+from elastic_run.adapters.servers import first_values, session, specs
 from elastic_run.adapters.servers.errors import TableMisused
 from elastic_run.adapters.servers.own_server import OwnServer
 from elastic_run.adapters.servers.session import ServersClient
@@ -155,24 +155,86 @@ def test_workers_begin_with_the_values_of_the_first_and_each_has_what_all_have_t
     assert second.w.unique().tolist() == [22111.0]
 
 
-@pytest.mark.parametrize("is_lost", [False, True])
-def test_the_values_of_the_worker_that_claims_first_win_unless_it_is_lost(
-    workers: Workers, monkeypatch: pytest.MonkeyPatch, is_lost: bool
+class Lost(Exception):
+    """A worker is."""
+
+
+class Loses(ServersClient):
+    """A worker, to whom something happens before one of its pushes of first values."""
+
+    def __init__(self, server: OwnServer, at: int, happens: Callable[[], None]) -> None:
+        super().__init__(server)
+        self._left = at
+        self._happens = happens
+
+    def push_once(self, *words: Any) -> None:  # Any: as `ServersClient` has it
+        self._left -= 1
+        if self._left < 0:
+            self._left = 1 << 30
+            self._happens()
+        super().push_once(*words)
+
+
+def lose() -> None:
+    raise Lost
+
+
+@pytest.fixture
+def in_pieces(monkeypatch: pytest.MonkeyPatch) -> specs.TableSpec:
+    """Nobody waits for long, and values are pushed by two rows."""
+    monkeypatch.setattr(first_values, "SECONDS", 0.01)
+    monkeypatch.setattr(first_values, "PIECE", 2)
+    return first_values.spec_of_first_values("m", 256, 0)
+
+
+def values_of(worker: int) -> "np.ndarray[Any, np.dtype[np.float32]]":
+    return np.random.default_rng(worker).standard_normal((5, 256)).astype(np.float32)
+
+
+@pytest.mark.parametrize("at", range(6))
+def test_all_have_the_values_of_one_worker_whenever_the_first_is_lost(in_pieces: specs.TableSpec, at: int) -> None:
+    server = OwnServer()
+    with pytest.raises(Lost):  # before its claim, a piece, the stamp, or after all that
+        first_values.agree_on_first_values(Loses(server, at, lose), in_pieces, values_of(1))
+        raise Lost
+    with pytest.raises(Lost):  # and the second
+        first_values.agree_on_first_values(Loses(server, 3, lose), in_pieces, values_of(2))
+        raise Lost
+    agreed = [first_values.agree_on_first_values(ServersClient(server), in_pieces, values_of(each)) for each in (3, 4)]
+    assert agreed[0].tobytes() == agreed[1].tobytes()
+    assert agreed[0].tobytes() == values_of(1 if at == 5 else 3).tobytes()
+
+
+@pytest.mark.parametrize("at", range(1, 5))
+def test_a_worker_that_was_slow_to_write_its_values_takes_those_of_the_next(
+    in_pieces: specs.TableSpec, at: int
 ) -> None:
-    client, spec = workers.begin(), first_values.spec_of_first_values("m", 256, 0)
-    its, mine = (np.full((3, 256), each, np.float32) for each in (4.0, 5.0))
-    client.open_table(spec)
-    client.push_once("m", first_values.CLAIMS, first_values.CLAIM, -its[:1])
+    server, others = OwnServer(), list[bytes]()
 
-    def wait(_: float) -> None:
-        if not is_lost:
-            client.push_once("m", first_values.VALUES, np.arange(3), -its)
+    def go_on_without() -> None:
+        agreed = first_values.agree_on_first_values(ServersClient(server), in_pieces, values_of(2))
+        others.append(agreed.tobytes())
 
-    monkeypatch.setattr(first_values, "SECONDS", 0.05 if is_lost else 300.0)
-    monkeypatch.setattr(first_values.time, "sleep", wait)
-    wanted = (mine if is_lost else its).tolist()
-    assert first_values.agree_on_first_values(workers.begin(), spec, mine).tolist() == wanted
-    assert first_values.agree_on_first_values(workers.begin(), spec, 2 * mine).tolist() == wanted
+    slow = first_values.agree_on_first_values(Loses(server, at, go_on_without), in_pieces, values_of(1))
+    assert [slow.tobytes()] == others == [values_of(2).tobytes()]
+
+
+def test_a_worker_waits_while_pieces_come(in_pieces: specs.TableSpec, monkeypatch: pytest.MonkeyPatch) -> None:
+    server, pauses = OwnServer(), list[float]()
+
+    def wait(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 3:
+            raise Lost
+
+    def look() -> None:
+        monkeypatch.setattr(first_values, "SECONDS", 300.0)
+        monkeypatch.setattr(first_values.time, "sleep", wait)
+        with pytest.raises(Lost):
+            first_values.agree_on_first_values(ServersClient(server), in_pieces, values_of(2))
+
+    found = first_values.agree_on_first_values(Loses(server, 2, look), in_pieces, values_of(1))
+    assert len(pauses) == 3 and found.tobytes() == values_of(1).tobytes()
 
 
 def test_a_step_begins_with_a_pull_that_waits_for_slower_workers_also_after_an_evaluation(
