@@ -36,5 +36,7 @@ def host_servers(servers: ServerCount, job: str, identity: "Identity | None") ->
     Raises NoIdentity where it can issue nothing to servers.
     """
     certificates = ServersIssuer(identity, job).certificates if identity else None
-    words = (f"--checkpoints={servers.checkpoint}", f"--job={job}") if servers.checkpoint else ()
+    words = [f"--checkpoints={servers.checkpoint}", f"--job={job}"] if servers.checkpoint else []
+    words += [f"--memory={servers.memory}"] if servers.memory else []
+    words += [f"--disk={servers.disk}", f"--disk-size={servers.disk_size}"] if servers.disk else []
     return partial(ServerHost, _certificates=certificates, _arguments=("-m", MODULE, *words))

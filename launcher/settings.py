@@ -55,6 +55,9 @@ class ServerCount:
         replicas: 1: what a server holds, another one has, too; 0: nobody has.
         checkpoint: the folder for checkpoints of tables, from the root; empty: there are none.
         every: seconds from one to the next.
+        memory: bytes that the rows of one server may take there; 0: half of what there is.
+        disk: the folder for rows that do not fit, from the root; empty: there is none.
+        disk_size: bytes that one server may take there.
     """
 
     least: int
@@ -62,11 +65,16 @@ class ServerCount:
     replicas: int
     checkpoint: str = ""
     every: float = 300.0
+    memory: int = 0
+    disk: str = ""
+    disk_size: int = 0
 
     def __str__(self) -> str:
         span = str(self.least) if self.least == self.most else f"{self.least}:{self.most}"
         saved = f" checkpoint={self.checkpoint} every={self.every:g}" if self.checkpoint else ""
-        return f"{span} replicas={self.replicas}{saved}"
+        memory = f" memory={self.memory}" if self.memory else ""
+        disk = f" disk={self.disk}:{self.disk_size}" if self.disk else ""
+        return f"{span} replicas={self.replicas}{saved}{memory}{disk}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,10 @@ import numpy as np
 
 from ...master.servers.slot_table import SLOTS, RunningServer, SlotTable
 from . import kernels
+from .buffer_pool import LEAST_BYTES
 from .client import merge
+from .record_file import DiskLimit
+from .record_loops import MOST_HITS
 from .routing import Routes
 from .rows import FIRST_PLACES
 from .server_events import Array
@@ -18,8 +21,8 @@ from .tables import Tables, apply_parts, apply_where_present, find_parts
 from .wire_numbers import read_numbers, round_numbers
 
 
-def compile_loops() -> None:
-    """Uses all there is once, with the types that requests have."""
+def compile_loops(disk: DiskLimit | None = None) -> None:
+    """Uses all there is once, with the types that requests have; `disk`: where rows may be. Raises OSError."""
     tables = Tables(1 << 20)
     slots = np.ones(SLOTS, np.bool_)
     some, ids, gradients = slots.copy(), np.arange(2), np.zeros((2, 1), np.float32)
@@ -37,7 +40,25 @@ def compile_loops() -> None:
         rows = tables.find_table(name)
         rows.make(many, rows.find(many))
     rows.evict_rows(np.arange(SLOTS), np.zeros(SLOTS, np.bool_))
+    if disk is not None:
+        _use_disk(disk)
     _use_as_worker(ids, gradients)
+
+
+def _use_disk(disk: DiskLimit) -> None:
+    """Writes rows, and reads them again. Raises OSError, in words."""
+    tables = Tables(1 << 20, DiskLimit(disk.folder, 1 << 20))
+    tables.open_table(TableSpec("disk", LEAST_BYTES // 4, Adam(), Normal()))
+    (rows,), ids = tables.list_rows(), np.arange(8)
+    rows.apply(rows.make(ids, rows.find(ids)), np.zeros((len(ids), rows.spec.columns), np.float32))
+    for _ in range(MOST_HITS + 1):
+        if rows.pool is not None:
+            rows.pool.spill(len(ids))
+    if tables.shared is not None and (why := tables.shared.space.failure):
+        raise OSError(why)
+    rows.read(rows.find(ids[:4]), ids[:4])
+    rows.apply(rows.find(ids), np.zeros((len(ids), rows.spec.columns), np.float32))
+    rows.count_bytes(rows.find(ids))
 
 
 def _use_table(tables: Tables, name: str, arrays: Sequence[Array], slots: SlotSet, some: SlotSet) -> None:

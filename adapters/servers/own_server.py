@@ -30,7 +30,7 @@ from .requests import (
     Request,
 )
 from .routing import Routes
-from .rows import TableFull
+from .row_memory import TableFull
 from .server_events import Arrays
 from .slot_sets import SlotSet
 from .tables import TablePart, Tables, apply_parts, find_parts
@@ -89,7 +89,7 @@ class OwnServer:
                 raise TableMisused(f"{folder} has no rows of table {spec.name!r}: it is of another model")
             ids, values = np.load(of_table / "ids.npy"), np.load(of_table / "rows.npy")
             states = rows.copy_piece(0, ALL_SLOTS, 1)[0][2:]
-            self._tables.check_bytes(len(ids) * rows.row_bytes)
+            self._tables.check_count(rows, len(ids))
             empty = [np.zeros((len(ids), *each.shape[1:]), each.dtype) for each in states]
             try:
                 rows.put_piece([ids, values, *empty])

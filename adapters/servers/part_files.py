@@ -110,7 +110,7 @@ class PartReader:
                 while (message := source.read_message(PartRows))[0].table:
                     piece, arrays = message
                     rows, chosen = self._tables.find_table(piece.table), _choose(arrays, slots)
-                    self._tables.check_bytes(len(chosen[0]) * rows.row_bytes)
+                    self._tables.check_count(rows, len(chosen[0]))
                     rows.put_piece(chosen)
                 source.check_end()
                 self.found = self.found | slots

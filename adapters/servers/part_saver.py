@@ -4,8 +4,10 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+
+from .row_memory import RowMemory
 
 NICE = 10
 """Serving comes first."""
@@ -29,9 +31,13 @@ class PartSaver:
         self._say = say
         self._pid = 0
         self._more = False  # one was left out
+        self._on_disk: RowMemory | None = None  # what the copy reads there
 
-    def save_part(self, version: int, path: Path, write: Callable[[], None]) -> None:
-        """Has a copy of this process `write` the part of that checkpoint. What stands still is this call."""
+    def save_part(self, version: int, path: Path, write: Callable[[], None], on_disk: RowMemory | None = None) -> None:
+        """Has a copy of this process `write` the part of that checkpoint. What stands still is this call.
+
+        What is `on_disk` stays as it is there until the copy has ended.
+        """
         if self._pid:
             self._more = True  # the disk is slow
             return
@@ -47,7 +53,10 @@ class PartSaver:
             self._say(f"no part of checkpoint {version}: {error}")
             return
         if not self._pid:
-            _write_and_exit(write, words)
+            _write_and_exit(write, words, on_disk.descriptors if on_disk is not None else ())
+        if on_disk is not None:
+            on_disk.hold_records()
+        self._on_disk = on_disk
         descriptor = os.pidfd_open(self._pid)
         asyncio.get_running_loop().add_reader(descriptor, self._end_copy, descriptor, words, version, path)
 
@@ -62,6 +71,8 @@ class PartSaver:
         os.close(descriptor)
         _, status = os.waitpid(self._pid, 0)
         self._pid = 0
+        if self._on_disk is not None:
+            self._on_disk.let_records_go()
         if (code := os.waitstatus_to_exitcode(status)) == 0:
             self._saved(version)
         else:
@@ -74,14 +85,14 @@ class PartSaver:
             self._left_out()
 
 
-def _write_and_exit(write: Callable[[], None], words: int) -> None:
+def _write_and_exit(write: Callable[[], None], words: int, files: Sequence[int]) -> None:
     """Ends this process; what went wrong is in the file `words`."""
     code = 1
     try:
         # No connection may stay open for it when the server is lost.
         for each in list(Path("/proc/self/fd").iterdir()):
             with contextlib.suppress(OSError):
-                if int(each.name) > 2 and int(each.name) != words:
+                if int(each.name) > 2 and int(each.name) not in (words, *files):
                     os.close(int(each.name))
         null = os.open(os.devnull, os.O_RDWR)
         for stream in range(3):

@@ -39,7 +39,7 @@ from .requests import (
     Refusal,
     Reply,
 )
-from .rows import TableFull
+from .row_memory import TableFull
 from .server_events import Array, Connection, Peer, ServerAsked
 from .slot_roles import SlotRoles
 from .slot_sets import NO_SLOTS, SlotSet, read_slots, write_slots

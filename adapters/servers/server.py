@@ -1,6 +1,7 @@
 """The process that keeps a part of a job's tables: workers and other servers connect to it.
 
-    python -m elastic_run.adapters.servers.server [--memory=BYTES] [--checkpoints=FOLDER --job=JOB]
+    python -m elastic_run.adapters.servers.server [--memory=BYTES] [--disk=FOLDER --disk-size=BYTES]
+                                                  [--checkpoints=FOLDER --job=JOB]
 
 An agent keeps it (`elastic_agent/servers/`), and tells it the table of slots by lines of JSON on its stdin, each a
 `ServerOrders`. It says `ready: LOCAL REMOTE JOINED SAVED` on stdout when it can answer, with its loops compiled, and
@@ -33,8 +34,9 @@ from .counters import ServerCounters
 from .job_servers import UNREADABLE, ServerOrders
 from .part_files import PartDamaged, PartReader, write_part
 from .part_saver import PartSaver
+from .record_file import DiskLimit
 from .requests import Ping, Reply, Request
-from .rows import TableFull
+from .row_memory import TableFull
 from .server_events import (
     AnswerAsker,
     Arrays,
@@ -63,9 +65,10 @@ class ServedMachine:
 
     Args:
         orders: the first.
-        memory: bytes that rows may take.
+        memory: bytes that rows may take there.
         ready: says where it listens, the version whose copies are whole, and the last checkpoint that is written.
         checkpoints: where they are; None: there are none.
+        disk: where others may be; None: nowhere.
     """
 
     def __init__(
@@ -74,8 +77,9 @@ class ServedMachine:
         memory: int,
         ready: Callable[[str, str, int, int], None],
         checkpoints: CheckpointFolder | None = None,
+        disk: DiskLimit | None = None,
     ) -> None:
-        self._machine = ServerMachine(orders.incarnation, memory)
+        self._machine = ServerMachine(orders.incarnation, memory, disk)
         self._orders = orders
         self._ready = ready
         self._local = f"elastic-run-servers-{secrets.token_hex(8)}"
@@ -158,7 +162,7 @@ class ServedMachine:
             number = table.servers[table.index_of(self._orders.incarnation)].number
             path = self._checkpoints.name_part(table.version, number)
             write = partial(write_part, path, table.version, slots, machine.tables, machine.marks)
-            self._saver.save_part(table.version, path, write)
+            self._saver.save_part(table.version, path, write, machine.tables.shared)
 
     def _save_left_out(self) -> None:
         """The part of the table by which the server goes, if it orders one still."""
@@ -284,7 +288,7 @@ def share_of_memory(table: SlotTable) -> int:
     return usable_memory() // (2 * max(on_node.values(), default=1))
 
 
-async def serve(memory: int | None, checkpoints: CheckpointFolder | None) -> None:
+async def serve(memory: int | None, checkpoints: CheckpointFolder | None = None, disk: DiskLimit | None = None) -> None:
     """Answers until stdin ends. Raises RowsMissing, OSError, Malformed, and what `ServedMachine.load_rows` does."""
     reader = asyncio.StreamReader(limit=1 << 24)
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
@@ -296,6 +300,7 @@ async def serve(memory: int | None, checkpoints: CheckpointFolder | None) -> Non
         memory or share_of_memory(orders.table),
         lambda local, remote, joined, saved: print("ready:", local, remote, joined, saved, flush=True),
         checkpoints,
+        disk,
     )
     async with contextlib.AsyncExitStack() as stack:
         for server in await process.listen():
@@ -324,15 +329,23 @@ def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--memory", type=int)
+    parser.add_argument("--disk", type=Path)
+    parser.add_argument("--disk-size", type=int)
     parser.add_argument("--checkpoints", type=Path)
     parser.add_argument("--job", default="")
     options = parser.parse_args()
-    compile_loops()
+    try:
+        disk = DiskLimit(options.disk, options.disk_size) if options.disk else None
+        if disk is not None:
+            disk.folder.mkdir(parents=True, exist_ok=True)
+        compile_loops(disk)
+    except OSError as error:
+        sys.exit(f"this parameter server ends: rows cannot be written to {options.disk}: {error}")
     checkpoints = CheckpointFolder(options.checkpoints, options.job) if options.checkpoints else None
     process_limits.write_no_core()  # it would have the rows in it, and a key
     try:
         with process_limits.all_allowed():  # a connection from each worker and server
-            asyncio.run(serve(options.memory, checkpoints))
+            asyncio.run(serve(options.memory, checkpoints, disk))
     except PartDamaged as error:
         sys.exit(f"{UNREADABLE}: {error}")
     except (RowsMissing, TableFull, OSError, Malformed) as error:

@@ -1,5 +1,7 @@
 """One server, as a pure function of what happens: it opens no socket and reads no clock.
 
+Where rows may be on disk it reads and writes them there, of which nothing depends but how long it takes.
+
     server_events.py  what happens, and what it wants done
     push_queue.py     what is acknowledged: backups first, one after the other
     prepared.py       steps of all ranks that are not applied yet
@@ -21,6 +23,7 @@ from .offset_marks import write_applied
 from .outbox import Outbox
 from .prepared import PreparedSteps, make_part
 from .push_queue import PushQueue, RowsMissing
+from .record_file import DiskLimit
 from .requests import (
     ApplyStep,
     AskApplied,
@@ -46,7 +49,7 @@ from .requests import (
     ReadStream,
     Reply,
 )
-from .rows import TableFull
+from .row_memory import TableFull
 from .server_events import (
     Arrays,
     CopyTurn,
@@ -73,11 +76,12 @@ class ServerMachine:
     Args:
         incarnation: its own, as in `RunningServer`.
         memory: bytes that the rows of all its tables may take together.
+        disk: where others may be; None: nowhere.
     """
 
-    def __init__(self, incarnation: Peer, memory: int) -> None:
+    def __init__(self, incarnation: Peer, memory: int, disk: DiskLimit | None = None) -> None:
         self._incarnation = incarnation
-        self._tables = Tables(memory)
+        self._tables = Tables(memory, disk)
         self._marks = Marks()
         self._outbox = Outbox()
         self._prepared = PreparedSteps()
@@ -87,6 +91,7 @@ class ServerMachine:
         self._roles = SlotRoles(0, NO_SLOTS, NO_SLOTS, {}, {}, {}, {})
         self._read_slots = False  # a table that has slots
         self._removing = False  # a turn for that was asked for
+        self._making_room = False  # and for that
         self._parked: list[ServerAsked] = []
 
     @property
@@ -125,7 +130,7 @@ class ServerMachine:
         return self._copies.slots_under_way
 
     def on(self, event: ServerEvent) -> list[ServerEffect]:
-        """What is to be done about it, in this order. Raises RowsMissing, after which it serves nothing."""
+        """What is to be done about it, in this order. Raises RowsMissing, RowsUnreadable: then it serves nothing."""
         match event:
             case TableRead(table):
                 if table.version > self.version:
@@ -141,8 +146,11 @@ class ServerMachine:
                     self._copies.reconnect_peer(peer)
             case CopyTurn():
                 if not self._copies.take_turn(self._queue.is_pushing):
-                    self._remove_some()
+                    self._tidy_some()
         self._queue.start_next()
+        if not self._making_room and (shared := self._tables.shared) is not None and shared.is_short:
+            self._making_room = True
+            self._outbox.add_effect(WantTurn())
         return self._outbox.take_effects()
 
     def _follow_table(self, table: SlotTable) -> None:
@@ -171,9 +179,16 @@ class ServerMachine:
             self._removing = True
             self._outbox.add_effect(WantTurn())
 
+    def _tidy_some(self) -> None:
+        """Removes rows that are to go, or writes some to disk."""
+        if self._removing:
+            self._remove_some()
+        elif self._making_room and (shared := self._tables.shared) is not None:
+            self._making_room = shared.make_some_room()
+            if self._making_room:
+                self._outbox.add_effect(WantTurn())
+
     def _remove_some(self) -> None:
-        if not self._removing:
-            return
         self._removing = self._tables.remove_some()
         if self._removing:
             self._outbox.add_effect(WantTurn())

@@ -182,11 +182,15 @@ class TableSpec:
                 return (0.0, 0.0)
 
     @property
+    def number_bytes(self) -> int:
+        """Of a row's values, and of what its optimizer keeps."""
+        return 4 * self.columns * (1 + len(self.first_state)) + 8 * isinstance(self.optimizer, Adam)
+
+    @property
     def row_bytes(self) -> int:
         """That a row takes, with its state and its place in the index."""
-        numbers = 4 * self.columns * (1 + len(self.first_state)) + 8 * isinstance(self.optimizer, Adam)
         use = 24 * (self.evict is not None) + 8 * isinstance(self.evict, LeastFrequent)
-        return 10 + numbers + use + INDEX_BYTES
+        return 10 + self.number_bytes + use + INDEX_BYTES
 
     @property
     def limit(self) -> int:

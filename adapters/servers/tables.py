@@ -11,8 +11,10 @@ from ...rendezvous.base.frozen import dataclass, replace
 from . import frames, kernels
 from .errors import TableMisused
 from .managed_table import ManagedTable, TableChange
+from .record_file import DiskLimit
+from .row_memory import RowMemory, TableFull
 from .row_use import SlotClocks
-from .rows import Rows, TableFull
+from .rows import Rows
 from .server_events import Array, Arrays
 from .slot_sets import SlotSet
 from .specs import TableSpec
@@ -52,10 +54,12 @@ class Tables:
 
     Args:
         memory: bytes that all their rows may take together.
+        disk: where others may be; None: nowhere.
     """
 
-    def __init__(self, memory: int) -> None:
+    def __init__(self, memory: int, disk: DiskLimit | None = None) -> None:
         self._memory = memory
+        self._shared = RowMemory(memory, disk) if disk is not None else None
         self._tables: dict[str, Rows] = {}
         self._declared: set[str] = set()  # tables that a worker of this run has declared
         self._managed: dict[str, ManagedTable] = {}
@@ -100,7 +104,7 @@ class Tables:
         if spec.name not in self._tables:
             clocks = SlotClocks(spec.evict) if spec.evict is not None else None
             try:
-                made = [Rows(each, self._memory, clocks) for each in several]
+                made = [Rows(each, self._memory, clocks, self._shared) for each in several]
             except OSError as error:
                 raise TableFull(f"table {spec.name!r}: no room to reserve for its rows ({error.strerror})") from None
             self._tables |= {each.spec.name: each for each in made}
@@ -171,18 +175,38 @@ class Tables:
 
     def check_room(self, found: Sequence[FoundPart], kept: int = 0) -> None:
         """Raises TableFull where the rows that are to be made do not fit; `kept`: see `check_bytes`."""
-        self.check_bytes(sum(int((each.places < 0).sum()) * each.part.rows.row_bytes for each in found), kept)
+        more = sum(each.part.rows.count_bytes(each.places) for each in found)
+        if more and self._shared is not None:
+            self._shared.check_heads(sum(int((each.places < 0).sum()) * each.part.rows.head_bytes for each in found))
+        self.check_bytes(more, kept)
         check_fits(found, reuse=True)
+
+    def check_count(self, rows: Rows, count: int) -> None:
+        """Raises TableFull where so many rows more of this table do not fit, which may go to disk."""
+        if self._shared is None:
+            self.check_bytes(count * rows.row_bytes)
+        else:
+            self._shared.check_heads(count * rows.head_bytes)
 
     def check_bytes(self, more: int, kept: int = 0) -> None:
         """Raises TableFull where so many bytes do not fit, beside what is `kept` for steps that are prepared."""
+        if self._shared is not None:
+            if more:
+                self._shared.check_room(more + kept)
+            return
         taken = sum(rows.count * rows.row_bytes for rows in self._tables.values())
         if more and taken + kept + more > self._memory:
             prepared = f" and prepared steps {-(-kept >> 20)} MiB" if kept else ""
             raise TableFull(
                 f"the tables take {taken >> 20} MiB{prepared}, {more >> 10} KiB more are wanted, and this server has "
-                f"{self._memory >> 20} MiB for them: give servers more memory, or have more of them"
+                f"{self._memory >> 20} MiB for them: give servers more memory (--ps-memory) or a disk (--ps-disk), or "
+                "have more of them"
             )
+
+    @property
+    def shared(self) -> RowMemory | None:
+        """What all of them may take; None: nothing is on disk."""
+        return self._shared
 
     def has_rows(self, slots: SlotSet) -> bool:
         """Whether any table has some of these slots."""

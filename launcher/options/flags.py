@@ -113,6 +113,8 @@ FLAGS: tuple[Flag, ...] = (
         _own("ps-replicas=0|1", "Servers with a copy of each row: by default 1 where --servers is 2 or more, else 0."),
         _own("ps-checkpoint=DIR", "Save tables in this folder, which all machines see; a job begins with its last."),
         _own("ps-checkpoint-every=SECONDS", "From one checkpoint of the tables to the next.", "300"),
+        _own("ps-memory=SIZE", "Memory for the rows of one server, such as 8GiB; by default a part of half there is."),
+        _own("ps-disk=DIR:SIZE", "A folder of each node for rows beyond that, and what one server may take there."),
         _own("node-unit=N", "The number of nodes in a round is a multiple of this number (slices, racks).", "1"),
         Flag("standalone", "This machine only: no endpoint, no server.", own_node=True),
         _own(

@@ -30,7 +30,7 @@ from .flags import Scanned, did_you_mean
 from .output import read_output
 from .preflight import check_descriptors, check_packages
 from .rendezvous import read_conf, read_credentials, read_store, read_trust
-from .values import label, seconds, shutdown_timeout, whole
+from .values import label, seconds, shutdown_timeout, size, whole
 
 NUMBER_DIGITS = 9
 """Of the largest number of nodes, and of workers per node."""
@@ -188,13 +188,17 @@ def _nodes(scanned: Scanned, notes: list[str]) -> Nodes:
     return Nodes(least, most, unit)
 
 
+SERVER_FLAGS = ("ps-replicas", "ps-checkpoint", "ps-checkpoint-every", "ps-memory", "ps-disk")
+"""Of a job with parameter servers."""
+
+
 def _servers(scanned: Scanned, command: Command, *, here: bool) -> ServerCount | None:
     text, source = (scanned.text("servers") or "").strip(), scanned.source("servers")
     match = re.fullmatch(r"([0-9]{1,9})(?::([0-9]{1,9}))?", text)
     if not match:
         raise UsageError(f"{source} is neither a number nor MIN:MAX: write --servers=2 or --servers=2:8")
     least, most = int(match[1]), int(match[2] or match[1])
-    given = next((name for name in ("ps-replicas", "ps-checkpoint", "ps-checkpoint-every") if scanned.has(name)), "")
+    given = next((name for name in SERVER_FLAGS if scanned.has(name)), "")
     if not most and not given:
         return None
     if not most:
@@ -214,7 +218,24 @@ def _servers(scanned: Scanned, command: Command, *, here: bool) -> ServerCount |
         raise UsageError(f"{every} says when, and not where: write --ps-checkpoint=DIR as well")
     if here:
         check_packages(source, ("numpy", "numba"), command.python, Path.cwd())
-    return ServerCount(least, most, replicas, folder and str(Path(folder).absolute()), seconds_between)
+    memory = size(scanned.text("ps-memory") or "", scanned.source("ps-memory")) if scanned.has("ps-memory") else 0
+    disk, room = _disk(scanned)
+    return ServerCount(
+        least, most, replicas, folder and str(Path(folder).absolute()), seconds_between, memory, disk, room
+    )
+
+
+def _disk(scanned: Scanned) -> tuple[str, int]:
+    """Where rows go that do not fit into memory, and how many bytes of them; nowhere by default."""
+    if not scanned.has("ps-disk"):
+        return "", 0
+    source = scanned.source("ps-disk")
+    folder, colon, room = (scanned.text("ps-disk") or "").rpartition(":")
+    if not folder or not colon:
+        raise UsageError(f"{source} does not say how much: write --ps-disk=DIR:SIZE, for example /scratch:200GiB")
+    if Path(folder).exists() and not Path(folder).is_dir():
+        raise UsageError(f"{source}: {folder} is a file: name a folder")
+    return str(Path(folder).absolute()), size(room, source)
 
 
 def _platform(scanned: Scanned, workers: bool) -> Literal["", "kubernetes"]:

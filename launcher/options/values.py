@@ -33,6 +33,14 @@ def seconds(text: str, source: str) -> float:
     return value
 
 
+def size(text: str, source: str) -> int:
+    """Bytes."""
+    match = re.fullmatch(r"([0-9]{1,15})(?:([KMGT])i?B?)?", text.strip(), re.IGNORECASE)
+    if not match or not int(match[1]):
+        raise UsageError(f"{source} is no size: write for example 500MiB or 8GiB")
+    return int(match[1]) << 10 * (1 + "KMGT".index(match[2].upper()) if match[2] else 0)
+
+
 def label(scanned: Scanned, name: str) -> str | None:
     """What this node calls itself for the others."""
     text = scanned.text(name)

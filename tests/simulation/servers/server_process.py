@@ -14,7 +14,7 @@ import numpy as np
 from elastic_run.adapters.servers import frames, tables
 from elastic_run.adapters.servers.frames import Asking, Replying
 from elastic_run.adapters.servers.requests import ForwardPush, PushGradients, Reply, Request
-from elastic_run.adapters.servers.rows import TableFull
+from elastic_run.adapters.servers.row_memory import TableFull
 from elastic_run.adapters.servers.server_events import (
     AnswerAsker,
     CopiesWhole,

@@ -1081,6 +1081,9 @@ def test_servers_have_a_least_and_a_most_number_and_replicas_where_there_are_two
     assert options("--servers=2:4 --ps-replicas=0").servers == ServerCount(2, 4, 0)
     assert options("--servers=1 --ps-checkpoint=/rows").servers == ServerCount(1, 1, 0, "/rows", 300.0)
     assert str(ServerCount(1, 1, 0, "/rows", 5.0)) == "1 replicas=0 checkpoint=/rows every=5"
+    disk = ServerCount(1, 1, 0, memory=500 << 20, disk="/scratch:1", disk_size=3 << 40)
+    assert options("--servers=1 --ps-memory=500MiB --ps-disk=/scratch:1:3T").servers == disk
+    assert str(disk) == "1 replicas=0 memory=524288000 disk=/scratch:1:3298534883328"
     assert str(ServerCount(2, 4, 1)) == "2:4 replicas=1" and str(ServerCount(1, 1, 0)) == "1 replicas=0"
 
 
@@ -1096,6 +1099,12 @@ def test_servers_have_a_least_and_a_most_number_and_replicas_where_there_are_two
         ("--servers=1:3 --ps-replicas=1", "--ps-replicas=1: one server has no other: write --servers=2 or more"),
         ("--ps-replicas=1", "--ps-replicas=1 is for parameter servers: write --servers=2 as well"),
         ("--ps-checkpoint=rows", "--ps-checkpoint=rows is for parameter servers: write --servers=2 as well"),
+        ("--ps-disk=/d:1G", "--ps-disk=/d:1G is for parameter servers: write --servers=2 as well"),
+        ("--servers=1 --ps-memory=much", "--ps-memory=much is no size: write for example 500MiB or 8GiB"),
+        ("--servers=1 --ps-memory=0", "--ps-memory=0 is no size"),
+        ("--servers=1 --ps-disk=/d", "--ps-disk=/d does not say how much: write --ps-disk=DIR:SIZE"),
+        ("--servers=1 --ps-disk=/d:", "--ps-disk=/d: is no size: write for example 500MiB or 8GiB"),
+        ("--servers=1 --ps-disk=/dev/null:1G", "--ps-disk=/dev/null:1G: /dev/null is a file: name a folder"),
         ("--servers=1 --ps-checkpoint=", "--ps-checkpoint= is empty: write --ps-checkpoint=DIR"),
         ("--servers=1 --ps-checkpoint-every=5", "says when, and not where: write --ps-checkpoint=DIR as well"),
         ("--servers=1 --ps-checkpoint=/rows --ps-checkpoint-every=0", "write --ps-checkpoint-every=1 or more"),

@@ -1,0 +1,147 @@
+"""What the rows of all tables of a server may take in memory, where others may be on disk (`buffer_pool.py`)."""
+
+from typing import Protocol
+
+from . import record_loops
+from .record_file import DiskLimit, DiskSpace, RecordFile
+
+CHUNK = 16_384
+"""Rows that are read or written at a time."""
+
+LOW = 8
+"""Of so many parts of the memory one is made free when less than half of that is."""
+
+HEADS = 0.75
+"""Share of the memory that what stays there of each row may take: ids, and where the rest is."""
+
+
+class TableFull(MemoryError):
+    """The rows that are wanted do not fit into what a table may take."""
+
+
+class Pool(Protocol):
+    """As a `BufferPool`."""
+
+    used: int
+    file: RecordFile
+    frame_bytes: int
+
+    def spill(self, count: int, *, once: bool = False) -> int:
+        """See there."""
+        ...
+
+
+class Pooled(Protocol):
+    """A table, as far as its memory goes: see `Rows`."""
+
+    @property
+    def memory_bytes(self) -> int:
+        """That its rows take in memory."""
+        ...
+
+    @property
+    def head_bytes(self) -> int:
+        """Of that, of each row also where it is on disk."""
+        ...
+
+    @property
+    def count(self) -> int:
+        """Rows."""
+        ...
+
+    @property
+    def pool(self) -> Pool | None:
+        """None: all of them are there."""
+        ...
+
+
+class RowMemory:
+    """Of one server.
+
+    Args:
+        limit: bytes of memory.
+        disk: what the rest may take.
+
+    Attributes:
+        limit: as given.
+        space: of the files.
+    """
+
+    def __init__(self, limit: int, disk: DiskLimit) -> None:
+        self.limit = limit
+        self.space = DiskSpace(disk)
+        self._tables: list[Pooled] = []
+
+    def add_table(self, table: Pooled) -> None:
+        """Its rows count from now on."""
+        self._tables.append(table)
+
+    @property
+    def _pools(self) -> list[Pool]:
+        return [each.pool for each in self._tables if each.pool is not None]
+
+    @property
+    def taken(self) -> int:
+        """Bytes of memory."""
+        return sum(each.memory_bytes for each in self._tables)
+
+    @property
+    def is_short(self) -> bool:
+        """Some rows should go to disk before others need their room, and can."""
+        return self.taken > self.limit - self.limit // (2 * LOW) and not self.space.failure
+
+    def check_heads(self, more: int) -> None:
+        """Raises TableFull where what always stays in memory would take too much with so many bytes more."""
+        heads = sum(each.count * each.head_bytes for each in self._tables)
+        if more and heads + more > HEADS * self.limit:
+            raise TableFull(
+                f"the ids of {sum(each.count for each in self._tables)} rows take {heads >> 10} KiB in memory, where "
+                f"they may take {HEADS:.0%} of {self.limit >> 10} KiB, and are there also of rows on disk: give "
+                "servers more memory (--ps-memory), or have more of them"
+            )
+
+    def check_room(self, more: int) -> None:
+        """Makes room for so many bytes of memory. Raises TableFull where there is none."""
+        self.make_room(more)
+        if not more or (taken := self.taken) + more <= self.limit:
+            return
+        why = self.space.failure or "more rows at a time than there is memory for: give servers more (--ps-memory)"
+        raise TableFull(
+            f"the tables take {taken >> 10} of {self.limit >> 10} KiB of memory, and {more >> 10} KiB more are wanted: "
+            f"{why}"
+        )
+
+    def make_room(self, more: int) -> None:
+        """Writes rows to disk until so many bytes more fit, if they can."""
+        over = self.taken + more - self.limit
+        for _ in range(record_loops.MOST_HITS + 2):  # as often as the hand has to go round
+            for pool in self._pools:
+                if over <= 0:
+                    return
+                freed = pool.spill(-(-over // pool.frame_bytes))
+                over -= freed * pool.frame_bytes
+                if not freed and self.space.failure:
+                    return
+
+    def make_some_room(self) -> bool:
+        """As `make_room`, for a while, before anybody asks. Whether there is more to do."""
+        wanted, pools = self.taken - self.limit + self.limit // LOW, self._pools
+        for pool in pools:
+            if wanted > 0:
+                wanted -= pool.frame_bytes * pool.spill(min(CHUNK, -(-wanted // pool.frame_bytes)), once=True)
+        return wanted > 0 and any(pool.used for pool in pools) and not self.space.failure
+
+    def hold_records(self) -> None:
+        """A copy of this process reads what is on disk now."""
+        self.space.holds = True
+
+    def let_records_go(self) -> None:
+        """It has ended."""
+        self.space.holds = False
+        for pool in self._pools:
+            pool.file.let_go()
+
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        """Of all files."""
+        return tuple(pool.file.descriptor for pool in self._pools)

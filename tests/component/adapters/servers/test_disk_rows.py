@@ -1,0 +1,268 @@
+"""Rows that are on disk are the same rows: a server with little memory beside one that has all of them there."""
+
+import asyncio
+import errno
+import os
+import random
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from elastic_run.adapters.servers import record_file
+from elastic_run.adapters.servers.buffer_pool import describe_record
+from elastic_run.adapters.servers.kernels import write_slots
+from elastic_run.adapters.servers.part_saver import PartSaver
+from elastic_run.adapters.servers.record_file import DiskLimit, RowsUnreadable
+from elastic_run.adapters.servers.row_memory import TableFull
+from elastic_run.adapters.servers.server_events import Array
+from elastic_run.adapters.servers.specs import (
+    FTRL,
+    SGD,
+    Adagrad,
+    Adam,
+    LeastFrequent,
+    LeastRecent,
+    Momentum,
+    Normal,
+    OlderThan,
+    TableSpec,
+)
+from elastic_run.adapters.servers.tables import Tables, apply_parts, apply_where_present, find_parts
+from elastic_run.master.servers.slot_table import SLOTS
+
+from .held_table import ALL_SLOTS
+
+MEMORY = 300_000
+
+MUCH = 1 << 26
+
+
+def limited(folder: Path, memory: int = MEMORY, disk: int = MUCH) -> Tables:
+    return Tables(memory, DiskLimit(folder, disk))
+
+
+def push(tables: Tables, name: str, ids: Array, gradients: Array, at: int = 0) -> None:
+    found = find_parts(tables.read_push((name,), [ids, gradients], ALL_SLOTS))
+    tables.check_room(found)
+    apply_parts(found, reuse=True, at=at)
+
+
+def pull(tables: Tables, name: str, ids: Array) -> Array:
+    return tables.pull_rows((name,), [ids], ALL_SLOTS)[0]
+
+
+def all_rows(tables: Tables, name: str) -> dict[int, list[bytes]]:
+    """What each row is, by id."""
+    rows, first, following = tables.find_table(name), -1, 0
+    found = dict[int, list[bytes]]()
+    while first != following:
+        first = following
+        (ids, *parts), following = rows.copy_piece(first, ALL_SLOTS, 777)
+        found |= {id_: [part[at].tobytes() for part in parts] for at, id_ in enumerate(ids.tolist())}
+    return found
+
+
+def on_disk(tables: Tables, name: str) -> int:
+    rows = tables.find_table(name)
+    assert rows.pool is not None
+    return rows.count - rows.pool.used
+
+
+def test_a_record_is_what_arrays_have_of_a_row_one_after_the_other_and_a_checksum() -> None:
+    arrays = [np.zeros((1, 3), np.float32), np.zeros((1, 3), np.float32), np.zeros(1, np.int64)]
+    record = describe_record(arrays)
+    offsets = [record.fields[name][1] for name in ("f0", "f1", "f2", "checksum")]  # pyright: ignore[reportOptionalSubscript]
+    assert (offsets, record.itemsize) == ([0, 12, 24, 32], 40)
+    assert describe_record(arrays[:1]).itemsize == 24
+
+
+SPECS = [
+    TableSpec("t", 16, Adagrad(0.1), Normal(), evict=LeastRecent(rows=6 * SLOTS)),
+    TableSpec("t", 9, Adam(0.1), Normal(), evict=LeastFrequent(rows=6 * SLOTS), admit_after=2),
+    TableSpec("t", 16, FTRL(0.1), Normal(), evict=OlderThan(0.04)),
+    TableSpec("t", 32, SGD(0.1), Normal(), dtype="bfloat16"),
+    TableSpec("t", 12, Momentum(0.1), Normal(), unusable="skip"),
+]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_rows_have_the_same_bits_whatever_was_on_disk_when(seed: int, tmp_path: Path) -> None:
+    draw, numbers = random.Random(seed), np.random.default_rng(seed)
+    spec = SPECS[seed % len(SPECS)]
+    small, large = limited(tmp_path), Tables(1 << 28)
+    both, other = (small, large), TableSpec("u", 64, Adam(), Normal())
+    for each in both:
+        each.open_table(spec)
+        each.open_table(other)
+    ids = numbers.integers(-(2**63), 2**63 - 1, 900)
+    most = 0
+    for at in range(120):
+        name = draw.choice(("t", "t", "u"))
+        chosen = np.unique(numbers.choice(ids[: draw.choice((200, len(ids)))], draw.randint(1, 150)))
+        columns = small.find_table(name).spec.columns
+        match draw.choice(("push", "push", "push", "pull", "pull", "present", "copy", "forget", "turn", "hold")):
+            case "push":
+                gradients = numbers.standard_normal((len(chosen), columns)).astype(np.float32)
+                if name == "t" and spec.dtype == "bfloat16":
+                    gradients = (gradients.view(np.uint32) >> 16).astype(np.uint16)
+                elif spec.unusable == "skip" and name == "t":
+                    gradients[0] = np.nan
+                for each in both:
+                    push(each, name, chosen, gradients, at)
+            case "pull":
+                again = numbers.choice(chosen, 2 * len(chosen))  # some twice
+                assert pull(small, name, again).tobytes() == pull(large, name, again).tobytes()
+            case "present" if name == "u":
+                gradients = numbers.standard_normal((len(chosen), columns)).astype(np.float32)
+                for each in both:
+                    apply_where_present(each.read_push((name,), [chosen, gradients], ALL_SLOTS))
+            case "copy":
+                rows = large.find_table(name).copy_ids(chosen)
+                assert [each.tobytes() for each in small.find_table(name).copy_ids(chosen)] == [
+                    each.tobytes() for each in rows
+                ]
+                part = [each[: len(rows[0]) // 2] for each in rows]
+                for each in both:
+                    each.find_table(name).remove_ids(part[0])
+                    each.find_table(name).put_piece(part)
+            case "forget":
+                slots = np.zeros(SLOTS, np.int64)[: len(chosen)]
+                write_slots(chosen[: len(slots)], slots)
+                gone = np.zeros(SLOTS, np.bool_)
+                gone[slots[: draw.randint(0, 20)]] = True
+                for each in both:
+                    each.forget_slots(gone)
+                    while each.remove_some():
+                        pass
+            case "turn":
+                assert small.shared is not None
+                small.shared.make_some_room()
+            case "hold":
+                assert small.shared is not None
+                draw.choice((small.shared.hold_records, small.shared.let_records_go))()
+            case _:
+                pass
+        assert small.shared is not None
+        assert small.shared.taken <= MEMORY
+        most = max(most, on_disk(small, "t") + on_disk(small, "u"))
+    for name in (each.name for each in small.specs):
+        assert all_rows(small, name) == all_rows(large, name)
+    assert most > 200
+
+
+def test_a_table_twenty_times_as_large_as_its_memory_counts_each_push(tmp_path: Path) -> None:
+    spec = TableSpec("t", 1024, SGD(1.0), Normal(std=0.0))
+    tables, draws = limited(tmp_path, memory=500_000), np.random.default_rng(3)
+    tables.open_table(spec)
+    counted = np.zeros(2_500, np.int64)
+    for _ in range(250):
+        ids = np.sort(draws.choice(len(counted), 50, replace=False))
+        counted[ids] += 1
+        push(tables, "t", ids, np.full((len(ids), 1024), -1.0, np.float32))
+        assert tables.shared is not None
+        assert tables.shared.taken <= 500_000
+    seen = np.flatnonzero(counted)
+    assert len(seen) * spec.number_bytes > 20 * 500_000
+    assert (pull(tables, "t", seen) == counted[seen][:, None]).all()
+
+
+def test_a_disk_that_is_full_refuses_new_rows_in_words_and_changes_none(tmp_path: Path) -> None:
+    spec = TableSpec("t", 64, SGD(1.0), Normal())
+    tables = limited(tmp_path, disk=200_000)
+    tables.open_table(spec)
+    ones = np.ones((100, 64), np.float32)
+    with pytest.raises(TableFull, match="on disk: give --ps-disk more"):
+        for first in range(0, 10_000, 100):
+            push(tables, "t", np.arange(first, first + 100), ones)
+    before = all_rows(tables, "t")
+    with pytest.raises(TableFull):
+        push(tables, "t", np.arange(90_000, 90_100), ones)
+    assert all_rows(tables, "t") == before
+    assert 1_300 < len(before) < 2_000
+
+
+def test_an_error_of_the_disk_is_told_and_leaves_rows_in_memory_until_it_can_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = limited(tmp_path)
+    tables.open_table(TableSpec("t", 64, SGD(1.0), Normal()))
+    ones, refuse = np.ones((100, 64), np.float32), True
+
+    def write(fd: int, positions: Array, records: Array) -> int:
+        return 0 if refuse else real(fd, positions, records)
+
+    def fail(*_: Any) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    real = record_file.record_loops.write_records
+    monkeypatch.setattr(record_file.record_loops, "write_records", write)
+    monkeypatch.setattr(record_file.os, "pwrite", fail)
+    pushed = 0
+    with pytest.raises(TableFull, match="No space left on device: make room there"):
+        for pushed in range(0, 10_000, 100):
+            push(tables, "t", np.arange(pushed, pushed + 100), ones)
+    refuse = False
+    push(tables, "t", np.arange(pushed, pushed + 100), ones)
+    assert len(all_rows(tables, "t")) == pushed + 100
+
+
+def test_what_the_disk_gives_back_otherwise_than_it_was_written_ends_the_server(tmp_path: Path) -> None:
+    tables = limited(tmp_path)
+    tables.open_table(TableSpec("t", 64, SGD(1.0), Normal()))
+    for first in range(0, 2_000, 100):
+        push(tables, "t", np.arange(first, first + 100), np.ones((100, 64), np.float32))
+    assert tables.shared is not None
+    (file,) = tables.shared.descriptors
+    os.pwrite(file, b"\1", 264 * 3 + 5)
+    with pytest.raises(RowsUnreadable, match="are not what was written: look at that disk"):
+        pull(tables, "t", np.arange(2_000))
+
+
+async def test_a_part_of_a_checkpoint_has_what_was_on_disk_when_it_was_ordered(tmp_path: Path) -> None:
+    tables, ids, saved = limited(tmp_path), np.arange(1_200), asyncio.Event()
+    tables.open_table(TableSpec("t", 64, Adagrad(), Normal()))
+    (rows,) = tables.list_rows()
+    gate, found = tmp_path / "gate", tmp_path / "found"
+    os.mkfifo(gate)
+
+    def train(times: int) -> None:
+        for first in range(0, times * len(ids), 100):
+            some = ids[first % len(ids) :][:100]
+            push(tables, "t", some, np.ones((len(some), 64), np.float32))
+
+    def describe() -> str:
+        return sha256(repr(all_rows(tables, "t")).encode()).hexdigest()
+
+    def write() -> None:
+        gate.read_text()  # waits until the rows are others
+        found.write_text(describe())
+
+    train(2)
+    before = describe()
+    PartSaver(lambda _: saved.set(), lambda: None, print).save_part(1, found, write, tables.shared)
+    train(6)
+    gate.write_text("")
+    await asyncio.wait_for(saved.wait(), 30)
+    assert found.read_text() == before != describe()
+    assert tables.shared is not None
+    taken = tables.shared.space.taken
+    train(6)
+    assert rows.count == len(ids)
+    assert tables.shared.space.taken <= taken  # what was kept for the copy is written again
+
+
+def test_files_have_no_name(tmp_path: Path) -> None:
+    limited(tmp_path).open_table(SPECS[0])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_ids_alone_may_not_fill_the_memory(tmp_path: Path) -> None:
+    tables = limited(tmp_path)
+    tables.open_table(TableSpec("t", 16, SGD(1.0), Normal()))
+    with pytest.raises(TableFull, match="are there also of rows on disk: give servers more memory"):
+        for first in range(0, 10_000, 100):
+            push(tables, "t", np.arange(first, first + 100), np.ones((100, 16), np.float32))
+    push(tables, "t", np.arange(200), np.ones((200, 16), np.float32))  # rows that are there can be trained
