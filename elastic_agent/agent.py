@@ -56,6 +56,7 @@ from .master_client import Link
 from .node.preemption import PreemptionSignals
 from .node.registration import NodeRegistration
 from .node.round_follower import RoundFollower
+from .node_memory import NodeMemory
 from .observation import Observation, local_methods
 from .say_once import SayOnce
 from .setup import Setup
@@ -158,10 +159,11 @@ class Agent:
             setup.beside,
         )
         self._observation = observation = Observation(self.job_status, inbox.now)
+        self._memory = NodeMemory(setup, store, keys, self._caller)
         self._agent_listener = failure_detector.AgentListener(
             tag,
             machine.listener,
-            {**master_client.methods(leads), **diagnosis.methods(), **observation.methods},
+            {**master_client.methods(leads), **diagnosis.methods(), **observation.methods, **self._memory.methods},
             setup.security,
             output.say,
             setup.workers.job,
@@ -178,13 +180,11 @@ class Agent:
             leads.served,
             output.say,
         )
-        self._worker_server = machine.worker_server(
-            CallHandler(
-                store, keys, link, waits, self._on_saved, self._on_lease, self._current, link.stepped, self._ask_hosting
-            ).answer,
-            local_methods(self.job_status, self.look),
-            output.say,
+        handler = CallHandler(
+            store, keys, link, waits, self._on_saved, self._on_lease, self._current, link.stepped, self._ask_hosting
         )
+        told = local_methods(self.job_status, self.look)
+        self._worker_server = self._memory.attach(machine.worker_server(handler.answer, told, output.say))
         self._signals = PreemptionSignals(setup, inbox, output, recorder)
         self._rounds = RoundFollower(store, keys, inbox, output, waits, recorder, lambda: self._workers.processes.alive)
         self._workers = WorkerGroup(
@@ -278,6 +278,7 @@ class Agent:
         """Ends what others reach this agent by, and what it reaches them by."""
         self._workers.hang_up()
         await self._worker_server.close()
+        await self._memory.close()
         await self._link.close()
         await self._agent_listener.close()
         await self._observation.close()

@@ -1,16 +1,20 @@
-"""Holds memory of this node's workers, so that it outlives them: two generations of each of their checkpoints.
+"""Holds memory of this node's workers, so that it outlives them: two generations of each part of their checkpoints.
 
-It has descriptors alone. No byte is read, mapped or copied here; what is in them is `adapters/client/memory_state.py`'s
-matter. All are closed with the agent, however that ends.
+It has descriptors alone, and maps and copies nothing for its own workers; what is in them is
+`adapters/client/memory_state.py`'s matter. What another node asks for is read a range at a time. All are closed with
+the agent, however that ends.
 """
 
 import asyncio
+import contextlib
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
-from ..adapters.client.memory_channel import MemoryReply, MemoryRequest
+from ..adapters.client.memory_channel import MOST_PARTS, MemoryReply, MemoryRequest
+from ..adapters.client.memory_state import HEADER_BYTES, read_mark
+from ..rendezvous.base.errors import RendezvousError
 from ..rendezvous.base.threads import begin
 from ..rendezvous.host.local_socket import own_peer
 from ..rendezvous.wire.frame import TooLong, framed, take_frames
@@ -21,6 +25,14 @@ MOST_HOLDERS = 64
 
 _MOST_DESCRIPTORS = 253
 """In one message, as the kernel has it."""
+
+
+class NotHeld(LookupError):
+    """The generation of which bytes are wanted is not held here, or not any more."""
+
+
+ReadPeer = Callable[[MemoryRequest], Awaitable[bytes]]
+"""Bytes that another node holds. Raises NotHeld, OSError, RendezvousError."""
 
 
 @dataclass(slots=True, eq=False)
@@ -35,19 +47,27 @@ class _Asker:
 class MemoryHolder:
     """Takes what workers give, and gives it to those that come after them.
 
+    Args:
+        node: gives this agent's name in the job.
+        read_peer: reads what another node holds; None: there is no other.
+
     Attributes:
-        held: the descriptors, by checkpoint and slot.
+        held: the descriptors, by checkpoint, part and slot.
     """
 
-    def __init__(self) -> None:
-        self.held: dict[str, dict[int, int]] = {}
+    def __init__(self, node: Callable[[], str] = str, read_peer: ReadPeer | None = None) -> None:
+        self.held: dict[str, dict[str, dict[int, int]]] = {}
+        self._node, self._read_peer = node, read_peer
         self._askers: set[_Asker] = set()
+        self._reading: set[asyncio.Task[None]] = set()
 
     def close(self) -> None:
         """Gives up all that is held."""
         for asker in tuple(self._askers):
             self._drop(asker)
-        _free([descriptor for slots in self.held.values() for descriptor in slots.values()])
+        for task in self._reading:
+            task.cancel()
+        _free([each for parts in self.held.values() for slots in parts.values() for each in slots.values()])
         self.held.clear()
 
     def let_in(self, connection: socket.socket) -> None:
@@ -78,16 +98,53 @@ class MemoryHolder:
         if not data:
             self._drop(asker)
 
+    def read_range(self, request: MemoryRequest) -> bytes:
+        """Bytes of a generation that is held here. Raises NotHeld where it is another one by now, and OSError."""
+        descriptor = self.held.get(request.holder, {}).get(request.part, {}).get(request.slot)
+        if descriptor is not None and read_mark(os.pread(descriptor, HEADER_BYTES, 0)) == request.mark:
+            data = os.pread(descriptor, request.length, request.begin)
+            # Its header is cleared before anything else is written: what was read before that is whole.
+            if read_mark(os.pread(descriptor, HEADER_BYTES, 0)) == request.mark and len(data) == request.length:
+                return data
+        raise NotHeld(f"node {self._node()} holds that state no more")
+
     def _answer(self, asker: _Asker, request: MemoryRequest) -> None:
-        if request.kind == "give":
-            asker.connection.sendall(framed(encode(self._keep_given(asker, request))))
-            return
-        held = self.held.get(request.holder, {})
-        message = framed(encode(MemoryReply(tuple(held))))
-        if held:
-            socket.send_fds(asker.connection, [message], [*held.values()])
-        else:
-            asker.connection.sendall(message)
+        parts = self.held.get(request.holder, {})
+        match request.kind:
+            case "give":
+                asker.connection.sendall(framed(encode(self._keep_given(asker, request))))
+            case "take":
+                held = parts.get(request.part, {})
+                message = framed(encode(MemoryReply(tuple(held))))
+                if held:
+                    socket.send_fds(asker.connection, [message], [*held.values()])
+                else:
+                    asker.connection.sendall(message)
+            case "list":
+                asker.connection.sendall(framed(encode(MemoryReply(parts=tuple(parts), node=self._node()))))
+            case "drop":
+                slots = parts.get(request.part, {})
+                _free([slots.pop(slot) for slot in request.slots or tuple(slots) if slot in slots])
+                if not slots:
+                    parts.pop(request.part, None)
+                asker.connection.sendall(framed(encode(MemoryReply())))
+            case "read":
+                task = asyncio.get_running_loop().create_task(self._answer_range(asker, request))
+                self._reading.add(task)
+                task.add_done_callback(self._reading.discard)
+
+    async def _answer_range(self, asker: _Asker, request: MemoryRequest) -> None:
+        data = b""
+        try:
+            if self._read_peer is None or request.node == self._node():
+                data = self.read_range(request)
+            else:
+                data = await self._read_peer(request)
+            reply = MemoryReply(length=len(data))
+        except (NotHeld, OSError, RendezvousError) as error:
+            reply = MemoryReply(text=f"bytes of a state that node {request.node} holds cannot be read: {error}")
+        with contextlib.suppress(OSError):  # the worker has gone
+            await asyncio.get_running_loop().sock_sendall(asker.connection, framed(encode(reply)) + data)
 
     def _keep_given(self, asker: _Asker, request: MemoryRequest) -> MemoryReply:
         if not asker.rights:
@@ -99,7 +156,11 @@ class MemoryHolder:
                 text=f"the agent holds the memory of {MOST_HOLDERS} checkpoints already, each of another path, until "
                 "the job ends: give the Checkpoint that goes on with the work of another one that one's path"
             )
-        slots = self.held.setdefault(request.holder, {})
+        parts = self.held.setdefault(request.holder, {})
+        if request.part not in parts and len(parts) >= MOST_PARTS:
+            _free([descriptor])
+            return MemoryReply(text=f"the agent holds {MOST_PARTS} parts of this checkpoint already")
+        slots = parts.setdefault(request.part, {})
         if (before := slots.get(request.slot)) is not None:
             _free([before])
         slots[request.slot] = descriptor

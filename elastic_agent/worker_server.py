@@ -25,7 +25,7 @@ from ..rendezvous.wire.frame import TooLong
 from .master_client import Link
 
 if TYPE_CHECKING:
-    from .memory_holder import MemoryHolder
+    from .memory_holder import MemoryHolder, ReadPeer
 
 CALL_SECONDS = 60.0
 """For the master's answer to one call."""
@@ -157,6 +157,8 @@ class WorkerServer:
         methods = {**also, **{kind: Method(Call, answer) for kind in get_args(Kind)}}
         self._server = Server(methods, lets_in=is_own_peer, say=say)
         self._memory: MemoryHolder | None = None
+        self._node: Callable[[], str] = str
+        self._read_peer: ReadPeer | None = None
         self._memory_acceptor: Acceptor | None = None
         self.address = ""
 
@@ -176,12 +178,21 @@ class WorkerServer:
             self._memory.close()
         await self._server.close()
 
-    def _let_in_memory(self, connection: socket.socket) -> None:
+    def reach_peers(self, node: Callable[[], str], read_peer: "ReadPeer") -> None:
+        """Before `start`: what workers of other nodes have left is read so; `node` gives this agent's name."""
+        self._node, self._read_peer = node, read_peer
+
+    @property
+    def memory(self) -> "MemoryHolder":
+        """What workers have left here."""
         if self._memory is None:
             from .memory_holder import MemoryHolder  # most jobs have nothing to hold
 
-            self._memory = MemoryHolder()
-        self._memory.let_in(connection)
+            self._memory = MemoryHolder(self._node, self._read_peer)
+        return self._memory
+
+    def _let_in_memory(self, connection: socket.socket) -> None:
+        self.memory.let_in(connection)
 
 
 def _bound(name: str) -> socket.socket:

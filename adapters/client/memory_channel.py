@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 
 from ...rendezvous.base.frozen import dataclass
 from ...rendezvous.host.local_socket import connected
-from ...rendezvous.wire.fields import Words
+from ...rendezvous.wire.fields import Number, Words
 from ...rendezvous.wire.frame import framed, take_frames
 from ...rendezvous.wire.values import Count, Text, Within, decode, encode
 from .channel import MEMORY_SUFFIX, AgentGone, AgentTimeout
@@ -28,7 +28,14 @@ GENERATIONS = 2
 
 PAGE = 4096
 
+MOST_PARTS = 1024
+"""Of one holder on one node."""
+
+RANGE_BYTES = 1 << 20
+"""At most, in one answer with bytes of another node's memory."""
+
 Slot = Annotated[int, Within(0, GENERATIONS - 1)]
+PartName = Annotated[str, Text(100, printable=True)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +44,23 @@ class MemoryRequest:
 
     Attributes:
         kind: "give": the descriptor that comes with this is held in `slot` from now on, and what was there is closed.
-            "take": duplicates of the holder's descriptors are wanted.
+            "take": duplicates of the part's descriptors are wanted. "list": the names of the holder's parts are.
+            "drop": the part is held no more, or with `slots` these of it. "read": bytes that `node` holds are wanted.
         holder: whose state it is: the path of a checkpoint.
+        part: of the state: empty, or which rank's shards (`shard_plan.name_part`).
+        slots: see "drop".
+        node, mark, begin, length: see "read": a node's name, the mark of the generation, and which of its bytes.
     """
 
-    kind: Literal["give", "take"]
+    kind: Literal["give", "take", "list", "drop", "read"]
     holder: Annotated[str, Text(4096)]
     slot: Slot = 0
+    part: PartName = ""
+    slots: Annotated[tuple[Slot, ...], Count(GENERATIONS)] = ()
+    node: Annotated[str, Text(253)] = ""
+    mark: Annotated[int, Within(0, (1 << 32) - 1)] = 0
+    begin: Number = 0
+    length: Annotated[int, Within(0, RANGE_BYTES)] = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +70,16 @@ class MemoryReply:
     Attributes:
         slots: of the descriptors that come with this, in their order.
         text: where it cannot, why.
+        parts: the names of those that it holds.
+        node: the agent's own name in the job.
+        length: bytes that follow this.
     """
 
     slots: Annotated[tuple[Slot, ...], Count(GENERATIONS)] = ()
     text: Words = ""
+    parts: Annotated[tuple[PartName, ...], Count(MOST_PARTS)] = ()
+    node: Annotated[str, Text(253)] = ""
+    length: Annotated[int, Within(0, RANGE_BYTES)] = 0
 
 
 def create_memory(size: int) -> int:
@@ -71,28 +94,45 @@ def create_memory(size: int) -> int:
     return descriptor
 
 
-def give_memory(agent: str, holder: str, slot: int, descriptor: int) -> None:
+def give_memory(agent: str, holder: str, slot: int, descriptor: int, part: str = "") -> None:
     """Has the agent hold it. The caller closes its own descriptor.
 
     Raises AgentGone, AgentTimeout, and BadCheckpoint.
     """
-    _, descriptors = _ask_agent(agent, MemoryRequest("give", holder, slot), [descriptor])
+    _, descriptors, _ = _ask_agent(agent, MemoryRequest("give", holder, slot, part), [descriptor])
     _close(descriptors)
 
 
-def take_memory(agent: str, holder: str) -> dict[int, int]:
+def take_memory(agent: str, holder: str, part: str = "") -> dict[int, int]:
     """Descriptors of what the agent holds, by slot; the caller closes them.
 
     Raises AgentGone, AgentTimeout, and BadCheckpoint.
     """
-    reply, descriptors = _ask_agent(agent, MemoryRequest("take", holder), [])
+    reply, descriptors, _ = _ask_agent(agent, MemoryRequest("take", holder, part=part), [])
     if len(descriptors) != len(reply.slots):
         _close(descriptors)
         raise BadCheckpoint("descriptors were lost on their way: this process may not open as many files")
     return dict(zip(reply.slots, descriptors, strict=True))
 
 
-def _ask_agent(agent: str, request: MemoryRequest, given: list[int]) -> tuple[MemoryReply, list[int]]:
+def list_parts(agent: str, holder: str) -> tuple[str, tuple[str, ...]]:
+    """The agent's name in the job, and the names of the parts that it holds. Raises as `take_memory`."""
+    reply, _, _ = _ask_agent(agent, MemoryRequest("list", holder), [])
+    return reply.node, reply.parts
+
+
+def drop_memory(agent: str, holder: str, part: str, slots: Sequence[int] = ()) -> None:
+    """Has the agent give up a part, or these slots of it. Raises as `take_memory`."""
+    _ask_agent(agent, MemoryRequest("drop", holder, part=part, slots=tuple(slots)), [])
+
+
+def read_memory(agent: str, request: MemoryRequest) -> bytes:
+    """Bytes that another node holds, which this node's agent reads there. Raises as `take_memory`."""
+    _, _, data = _ask_agent(agent, request, [])
+    return data
+
+
+def _ask_agent(agent: str, request: MemoryRequest, given: list[int]) -> tuple[MemoryReply, list[int], bytes]:
     rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", given))] if given else []
     descriptors: list[int] = []
     try:
@@ -101,7 +141,7 @@ def _ask_agent(agent: str, request: MemoryRequest, given: list[int]) -> tuple[Me
             message = framed(encode(request))
             sent = connection.sendmsg([message], rights)
             connection.sendall(message[sent:])
-            reply = _receive(connection, descriptors)
+            reply, data = _receive(connection, descriptors)
     except TimeoutError as error:
         _close(descriptors)
         raise AgentTimeout(f"the agent has not answered for {SECONDS:g} s about the memory that it holds") from error
@@ -111,19 +151,21 @@ def _ask_agent(agent: str, request: MemoryRequest, given: list[int]) -> tuple[Me
     if reply.text:
         _close(descriptors)
         raise BadCheckpoint(reply.text)
-    return reply, descriptors
+    return reply, descriptors, data
 
 
-def _receive(connection: socket.socket, descriptors: list[int]) -> MemoryReply:
+def _receive(connection: socket.socket, descriptors: list[int]) -> tuple[MemoryReply, bytes]:
     got = bytearray()
-    while True:
-        for body in take_frames(got):
-            return decode(MemoryReply, body)
-        data, more, _, _ = socket.recv_fds(connection, 65536, GENERATIONS, socket.MSG_CMSG_CLOEXEC)
+    reply: MemoryReply | None = None
+    while reply is None or len(got) < reply.length:
+        data, more, _, _ = socket.recv_fds(connection, 1 << 18, GENERATIONS, socket.MSG_CMSG_CLOEXEC)
         descriptors += more
         if not data:
             raise ConnectionError("the agent closed the connection")
         got += data
+        if reply is None and (body := next(take_frames(got), None)) is not None:
+            reply = decode(MemoryReply, body)
+    return reply, bytes(got)
 
 
 def _close(descriptors: Sequence[int]) -> None:

@@ -20,6 +20,7 @@ class HeldGeneration(NamedTuple):
         run: a mark of the job's run; 0: unknown.
         mark: of its header: the same for the same state.
         size: bytes.
+        world: how many ranks have shards of the state beside it; 0: it is all there.
     """
 
     step: int = NONE
@@ -27,6 +28,7 @@ class HeldGeneration(NamedTuple):
     run: int = 0
     mark: int = 0
     size: int = 0
+    world: int = 0
 
 
 class SavedFile(NamedTuple):

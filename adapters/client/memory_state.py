@@ -2,7 +2,8 @@
 
     header   64 bytes: round, step, where the text is, checksums of the text, of the bytes and of the header itself
     bytes    of each tensor, in order, each from a multiple of 64
-    text     JSON: the job's run, and of each part what a framework needs to make tensors of the bytes
+    text     JSON: the job's run, how many ranks have shards of the state, and of each part what a framework needs to
+             make tensors of the bytes
 
 Nothing here knows a framework, or whose memory it is: a buffer is a `bytearray` or an `mmap`. The header is cleared
 before anything else is written, and written after everything else; so whoever is killed while it writes leaves memory
@@ -44,6 +45,7 @@ class Generation:
         size: bytes until the end of everything.
         checksum: of the tensors' bytes.
         mark: of the header: the same for the same state.
+        world: how many ranks have shards of the state beside it; 0: it is all here.
     """
 
     round: int
@@ -54,6 +56,7 @@ class Generation:
     size: int
     checksum: int
     mark: int
+    world: int = 0
 
 
 def place_tensors(sizes: Sequence[int]) -> tuple[list[int], int]:
@@ -66,9 +69,10 @@ def place_tensors(sizes: Sequence[int]) -> tuple[list[int], int]:
     return offsets, end
 
 
-def write_text(run: str, parts: Mapping[str, str]) -> bytes:
-    """The text of a generation."""
-    return json.dumps({"run": run, "parts": dict(parts)}, separators=(",", ":")).encode()
+def write_text(run: str, parts: Mapping[str, str], world: int = 0) -> bytes:
+    """The text of a generation; `world`: how many ranks have shards of the state beside it."""
+    held = {"run": run, "parts": dict(parts), **({"world": world} if world else {})}
+    return json.dumps(held, separators=(",", ":")).encode()
 
 
 def clear_generation(buffer: Buffer) -> None:
@@ -87,21 +91,30 @@ def complete_generation(buffer: Buffer, round: int, step: int, text: bytes, end:
     return mark
 
 
+def read_mark(head: bytes) -> int | None:
+    """The mark of the generation that has this header; None where it is none."""
+    fields = head[: _FIELDS.size]
+    if len(head) < HEADER_BYTES or not fields.startswith(MAGIC):
+        return None
+    (mark,) = _MARK.unpack_from(head, _FIELDS.size)
+    return mark if mark == zlib.crc32(fields) else None
+
+
 def read_generation(buffer: Buffer) -> Generation | None:
     """What the buffer holds; None where that is nothing whole."""
     if len(buffer) < HEADER_BYTES:
         return None
     head = bytes(buffer[:HEADER_BYTES])
-    fields = head[: _FIELDS.size]
-    (mark,) = _MARK.unpack_from(head, _FIELDS.size)
-    magic, round, step, end, length, check, checksum = _FIELDS.unpack(fields)
-    if magic != MAGIC or mark != zlib.crc32(fields) or end + length > len(buffer):
+    mark = read_mark(head)
+    _, round, step, end, length, check, checksum = _FIELDS.unpack_from(head)
+    if mark is None or end + length > len(buffer):
         return None
     text = bytes(buffer[end : end + length])
     if zlib.crc32(text) != check:
         return None
     held: dict[str, Any] = json.loads(text)  # Any: JSON
-    return Generation(round, step, held["run"], held["parts"], end, end + length, checksum, mark)
+    world: int = held.get("world", 0)
+    return Generation(round, step, held["run"], held["parts"], end, end + length, checksum, mark, world)
 
 
 def is_undamaged(buffer: Buffer, generation: Generation, checksum: Checksum) -> bool:

@@ -23,8 +23,9 @@ from ..client.current_round import current_run, is_current_round
 from ..client.memory_choice import SavedFile, mark_run
 from ..client.shards import Shards
 from .leased_batches import ElasticIterableDataset, ElasticLoader
-from .memory_copies import MemoryCopies, gather_rows, say_in_job
-from .ranks import gathered, initialised, rank_and_size
+from .memory_copies import MemoryCopies, say_in_job
+from .part_kinds import has_parameters, is_in_pieces
+from .ranks import gather_rows, gathered, initialised, rank_and_size
 from .tree import leaves
 
 __all__ = ["BadCheckpoint", "Checkpoint"]
@@ -99,6 +100,7 @@ class Checkpoint(SavedEvery):
                 )
         self._parts: dict[str, Any] = dict(parts)
         self._read_back = False
+        self._in_pieces: bool | None = None
         if memory is not None:
             self._copies = self._open_memory()
 
@@ -126,8 +128,10 @@ class Checkpoint(SavedEvery):
         if self._step % self._memory == 0:
             if self._copies is not None:
                 positions = self._positions()
-                if self._copies.is_writer():
-                    self._copies.write(self._step, self._states(positions))
+                in_pieces = self._is_in_pieces()
+                if self._copies.is_writer() or in_pieces:
+                    states = self._named_states(positions) if in_pieces else self._states(positions)
+                    self._copies.write(self._step, states, in_pieces=in_pieces)
             due = self._agree() or due
             if self._copies is not None:
                 self._copies.settle()
@@ -147,7 +151,10 @@ class Checkpoint(SavedEvery):
             elastic_run.exceptions.BadShardsState: its position is of another dataset.
             elastic_run.exceptions.BadSamplerState: the same, with an `ElasticBatchSampler`.
         """
-        if self._copies is not None and (kept := self._copies.restore(self._find_file())) is not None:
+        kept = None
+        if self._copies is not None:
+            kept = self._copies.restore(self._find_file(), in_pieces=is_in_pieces(self._parts))
+        if kept is not None:
             kept.load_into(self._parts)
             self._remove_unfinished()
             self._step, self._saved = kept.step, max(0, min(kept.step, kept.file.step))
@@ -193,11 +200,26 @@ class Checkpoint(SavedEvery):
         """Of leased parts: collective."""
         return {name: part.state_dict(self._step) for name, part in self._parts.items() if _is_leased(part)}
 
-    def _states(self, positions: Mapping[str, Any]) -> dict[str, Any]:
-        """Of all parts. Raises BadCheckpoint."""
-        parts = {
-            name: positions[name] if name in positions else part.state_dict() for name, part in self._parts.items()
+    def _is_in_pieces(self) -> bool:
+        """Whether ranks have pieces of a model, which does not change once it is trained."""
+        if self._in_pieces is None:
+            self._in_pieces = is_in_pieces(self._parts)
+        return self._in_pieces
+
+    def _named_states(self, positions: Mapping[str, Any]) -> dict[str, Any]:
+        """Of all parts, tensors in pieces by their names. Raises BadCheckpoint."""
+        from .named_states import named_state  # here, because it loads all of torch.distributed.checkpoint
+
+        plain = {name: part for name, part in self._parts.items() if not has_parameters(part)}
+        found = self._states(positions, plain)
+        return {
+            name: found[name] if name in found else named_state(part, self._parts) for name, part in self._parts.items()
         }
+
+    def _states(self, positions: Mapping[str, Any], of: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Of these parts, or of all. Raises BadCheckpoint."""
+        wanted = self._parts if of is None else of
+        parts = {name: positions[name] if name in positions else part.state_dict() for name, part in wanted.items()}
         for name, state in parts.items():
             if kind := next(
                 (type(each).__name__ for each in leaves(state) if type(each).__name__ in ("DTensor", "ShardedTensor")),

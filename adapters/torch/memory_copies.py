@@ -5,85 +5,41 @@ On each node the worker of the lowest rank writes it, and the agent holds it. Th
 """
 
 import contextlib
-import os
+import json
 import sys
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from math import prod
-from mmap import mmap
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import distributed
 
 from ...rendezvous.base.frozen import dataclass
-from ...rendezvous.host.control_groups import free_memory
 from ..client.checkpoints import BadCheckpoint
 from ..client.context import Context, context
 from ..client.current_round import current_run
-from ..client.memory_channel import GENERATIONS, create_memory, give_memory, take_memory
-from ..client.memory_choice import (
-    HeldGeneration,
-    RankRow,
-    SavedFile,
-    mark_run,
-    newest_file,
-    order_candidates,
-    row_of,
-)
+from ..client.memory_channel import GENERATIONS
+from ..client.memory_choice import HeldGeneration, RankRow, SavedFile, mark_run, newest_file, order_candidates, row_of
 from ..client.memory_state import (
     HEADER_BYTES,
     Generation,
-    clear_generation,
-    complete_generation,
     is_undamaged,
     place_tensors,
     read_generation,
     write_text,
 )
-from .ranks import gathered, initialised, rank_and_size
+from ..client.shard_plan import HeldShards
+from .memory_slots import MemorySlots, compare_parts, sum_blocks, tensor_in
+from .ranks import gather_rows, gather_texts, rank_and_size
 from .tree import UnsupportedState, flatten, places, unflatten
+
+if TYPE_CHECKING:
+    from .sharded_copies import HeldInventory, RestoredPieces, ShardedCopies
 
 dist: Any = distributed  # half of it has no types in torch
 
 BUCKET_BYTES = 16 << 20
 """Sent at a time."""
-
-BLOCK_WORDS = 8192
-
-TEXT_ROOM = 1 << 16
-"""Bytes that a text may grow by, and a quarter of it, before another memory is made."""
-
-_ODD = -7046029254386353131  # 2**64 / the golden ratio: any odd number will do
-
-
-def sum_blocks(data: memoryview) -> int:
-    """A checksum at the pace of memory: four times that of zlib.crc32.
-
-    The words of each 64 KiB are added up, and the sums weighted by where they stand; so nearly any single block
-    that is another one is found, and any that stands elsewhere: changes that add up to nothing are not.
-
-    Args:
-        data: a multiple of 8 bytes.
-    """
-    if not len(data):
-        return 0
-    words = torch.frombuffer(data, dtype=torch.int64)
-    whole = len(words) // BLOCK_WORDS * BLOCK_WORDS
-    sums = torch.cat([words[:whole].view(-1, BLOCK_WORDS).sum(1), words[whole:].sum().view(1)])
-    return int((sums * (torch.arange(1, 2 * len(sums), 2) * _ODD)).sum())
-
-
-def gather_rows(values: list[int]) -> list[list[int]]:
-    """These whole numbers of each rank. Collective. Raises BadCheckpoint."""
-    _, size = rank_and_size()
-    if size == 1:
-        return [values]
-    if not initialised():
-        raise BadCheckpoint(
-            f"a Checkpoint with memory=... of {size} ranks compares them, and this process has no process group: call "
-            "torch.distributed.init_process_group() before restore() and commit()"
-        )
-    return gathered(values, size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +59,7 @@ class Restored:
 
     def load_into(self, parts: Mapping[str, Any]) -> None:
         """Gives each part its state. Raises BadCheckpoint where they are other parts."""
-        if self.parts.keys() != parts.keys():
-            raise BadCheckpoint(
-                f"the memory of step {self.step} has the parts {', '.join(self.parts)}, and not {', '.join(parts)}: "
-                "give Checkpoint the same parts, or another path"
-            )
+        compare_parts(self.step, self.parts, parts)
         begin = 0
         for name, text in self.parts.items():
             end = begin + len(places(text))
@@ -122,6 +74,9 @@ class MemoryCopies:
     Args:
         holder: the checkpoint's path, under which the agent holds them.
         agent: where it is.
+
+    Attributes:
+        slots: of what is in no pieces.
     """
 
     def __init__(self, holder: str, agent: str) -> None:
@@ -130,9 +85,8 @@ class MemoryCopies:
         self._round = 0  # for which the writer was found, and the buffers were taken
         self._writes = False
         self._run: str | None = None
-        self._buffers: dict[int, mmap] = {}
-        self._steps: dict[int, tuple[int, int]] = {}  # of whole generations, by slot: round and step
-        self._newest: int | None = None  # the slot
+        self.slots = MemorySlots(agent, holder)
+        self._shards: ShardedCopies | None = None
 
     def is_writer(self) -> bool:
         """Whether this rank writes for its node: the lowest does. Collective, first in each round. Raises OSError."""
@@ -140,11 +94,11 @@ class MemoryCopies:
         if self._round != here.round:
             self._begin_round(here)
             if self._writes:
-                self._map_held()
+                self.slots.map_held()
         return self._writes
 
-    def write(self, step: int, states: Mapping[str, object]) -> None:
-        """The state of `step` into the older generation. On the writer of this node.
+    def write(self, step: int, states: Mapping[str, object], *, in_pieces: bool = False) -> None:
+        """The state of `step` into the older generation. On the writer of this node, of pieces on every rank.
 
         Raises BadCheckpoint, OSError.
         """
@@ -153,114 +107,146 @@ class MemoryCopies:
             self._run = current_run()
         texts: dict[str, str] = {}
         tensors: list[torch.Tensor] = []
+        pieces: list[tuple[str, torch.Tensor]] | None = [] if in_pieces else None
         for name, state in states.items():
             try:
-                texts[name], more = flatten(state, name)
+                texts[name], more = flatten(state, name, pieces)
             except UnsupportedState as error:
                 raise BadCheckpoint(f"memory=... cannot keep a part: {error}") from error
             tensors += more
-        offsets, end = place_tensors([each.nbytes for each in tensors])
-        text = write_text(self._run, texts)
-        slot = self._choose_slot()
-        with self._filled(slot, end + len(text), len(text)) as buffer:
-            with torch.no_grad():
-                for offset, each in zip(offsets, tensors, strict=True):
-                    if each.nbytes:
-                        _tensor_in(buffer, each.dtype, tuple(each.shape), offset).copy_(each)
-            complete_generation(buffer, here.round, step, text, end, sum_blocks)
-        self._steps[slot], self._newest = (here.round, step), slot
+        world = 0
+        if pieces is not None:
+            if self._shards is None:
+                from .sharded_copies import ShardedCopies  # here, because it loads all of torch.distributed.checkpoint
+
+                self._shards = ShardedCopies(self._holder, self._agent)
+            self._run = self._shards.write(step, self._run, pieces, here)
+            world = rank_and_size()[1]
+        if self._writes:
+            self.slots.write(here.round, step, write_text(self._run, texts, world), tensors)
 
     def settle(self) -> None:
         """Every rank has what was last written: what is left of a course that was given up counts no more."""
-        if self._newest is None:
-            return
-        for slot, steps in tuple(self._steps.items()):
-            if slot != self._newest and steps >= self._steps[self._newest]:
-                clear_generation(self._buffers[slot])
-                del self._steps[slot]
+        self.slots.settle()
+        if self._shards is not None:
+            self._shards.settle(writes=self._writes)
 
-    def restore(self, file: SavedFile) -> Restored | None:
+    def restore(self, file: SavedFile, *, in_pieces: bool = False) -> "Restored | RestoredPieces | None":
         """The newest whole state that any node holds, the same on every rank; None where the file is as new.
 
-        Collective. Says what it finds damaged.
+        Collective. Says what it finds damaged, and which step is not whole.
 
         Args:
             file: what this rank finds on disk.
+            in_pieces: this rank has pieces of the model's parameters.
 
         Raises BadCheckpoint, OSError.
         """
         here = context()
         self._begin_round(here)
         self._run = current_run() or None
-        self._map_held()
+        self.slots.map_held()
         rank, _ = rank_and_size()
-        own = {slot: each for slot, buffer in self._buffers.items() if (each := read_generation(buffer))}
+        own = {slot: each for slot, buffer in self.slots.buffers.items() if (each := read_generation(buffer))}
         told = {slot: _held(each) for slot, each in own.items()}
         first, second = (told.get(slot, HeldGeneration()) for slot in range(GENERATIONS))
         row = RankRow(file, first, second, mark_run(self._run or ""))
-        rows = [row_of(each) for each in gather_rows(row.numbers)]
-        found: Restored | None = None
-        for wanted in order_candidates(rows):
+        gathered = gather_rows([*row.numbers, int(in_pieces)])
+        rows = [row_of(each[:-1]) for each in gathered]
+        in_pieces = any(each[-1] for each in gathered)
+        candidates, newest = order_candidates(rows), newest_file(rows)
+        inventory: HeldInventory | None = None
+        if in_pieces or any(each.world for each in candidates):
+            from . import sharded_copies  # here, as above
+
+            inventory = sharded_copies.HeldInventory(self._holder, self._agent, writes=self._writes)
+        found: Restored | RestoredPieces | None = None
+        for wanted in candidates:
+            chosen: Mapping[int, tuple[HeldShards, ...]] = {}
+            if inventory is not None and wanted.world:
+                chosen = inventory.choose(wanted)
+                if not chosen:
+                    if rank == 0:
+                        say_in_job(f"memory of step {wanted.step} lacks shards of some ranks: it is not used")
+                    continue
             slot = next((slot for slot, each in told.items() if each == wanted), None)
-            whole = slot is not None and is_undamaged(self._buffers[slot], own[slot], sum_blocks)
+            whole = slot is not None and is_undamaged(self.slots.buffers[slot], own[slot], sum_blocks)
             if slot is not None and not whole and self._writes:
                 say_in_job(f"memory of step {wanted.step} on node {here.node} is damaged: it is not used")
-                clear_generation(self._buffers[slot])
-                self._forget(slot)
+                self.slots.forget(slot)
             owners = [index for index, (each,) in enumerate(gather_rows([int(whole)])) if each]
             if not owners:
                 continue
-            buffer: Any = self._buffers[slot] if slot is not None and whole else bytearray(wanted.size)
-            if len(owners) < len(rows):
-                broadcast_bytes(buffer, wanted.size, owners[0], takes=not whole)
-            generation = read_generation(buffer)
-            if generation is None or not (whole or is_undamaged(buffer, generation, sum_blocks)):
-                raise BadCheckpoint(f"memory of step {wanted.step} was damaged on its way from rank {owners[0]}")
-            if whole:
-                self._newest = slot  # what is taken is not what is written next, though another is of a later round
-            elif self._writes:
-                self._keep_sent(buffer, generation)
-            newest = newest_file(rows)
+            if inventory is not None and not wanted.world:  # which is now to be in pieces: no rank takes all of it
+                found = self._find_whole(wanted, slot if whole else None, owners[0], inventory, newest)
+            else:
+                some_lack = len(owners) < len(rows)
+                found = self._take_whole(
+                    wanted, slot if whole else None, owners[0], some_lack, inventory, chosen, newest
+                )
             if rank == 0:
                 older = f"the file has step {newest.step}" if newest.step >= 0 else "there is no file"
                 say_in_job(f"going on after step {wanted.step}, from memory ({older})")
-            found = Restored(wanted.step, generation.parts, _tensors_of(buffer, generation), newest)
+            if whole:
+                self.slots.newest = (
+                    slot  # what is taken is not what is written next, though another is of a later round
+                )
             break
         if not self._writes:
-            self._buffers, self._steps, self._newest = {}, {}, None
+            self.slots = MemorySlots(self._agent, self._holder)
         return found
 
-    def _keep_sent(self, sent: bytearray, generation: Generation) -> None:
-        """What this node was sent is held here, too, at once. Raises BadCheckpoint, OSError."""
-        slot = self._choose_slot()
-        with self._filled(slot, generation.size, generation.size - generation.end) as buffer:
-            buffer[HEADER_BYTES : generation.size] = sent[HEADER_BYTES : generation.size]
-            buffer[:HEADER_BYTES] = sent[:HEADER_BYTES]
-        self._steps[slot], self._newest = (generation.round, generation.step), slot
+    def _take_whole(
+        self,
+        wanted: HeldGeneration,
+        slot: int | None,
+        owner: int,
+        some_lack: bool,
+        inventory: "HeldInventory | None",
+        chosen: Mapping[int, tuple[HeldShards, ...]],
+        file: SavedFile,
+    ) -> "Restored | RestoredPieces":
+        """What nodes hold that is in no pieces; who lacks it is sent it. Collective. Raises BadCheckpoint, OSError."""
+        buffer: Any = self.slots.buffers[slot] if slot is not None else bytearray(wanted.size)
+        if some_lack:
+            broadcast_bytes(buffer, wanted.size, owner, takes=slot is None)
+        generation = read_generation(buffer)
+        if generation is None or not (slot is not None or is_undamaged(buffer, generation, sum_blocks)):
+            raise BadCheckpoint(f"memory of step {wanted.step} was damaged on its way from rank {owner}")
+        if slot is None and self._writes:
+            self.slots.keep_sent(buffer, generation, HEADER_BYTES)
+        if inventory is None:
+            return Restored(wanted.step, generation.parts, _tensors_of(buffer, generation), file)
+        from .sharded_copies import RestoredPieces, read_chosen  # here, as above
 
-    @contextlib.contextmanager
-    def _filled(self, slot: int, size: int, text: int) -> Generator[mmap]:
-        """The slot's memory, of at least that size, without a generation; the agent holds it when it has one."""
-        made = self._make(slot, size, text)
-        try:
-            clear_generation(self._buffers[slot])
-            self._steps.pop(slot, None)
-            yield self._buffers[slot]
-            if made is not None:
-                give_memory(self._agent, self._holder, slot, made)
-        except BaseException:
-            if made is not None:
-                del self._buffers[slot]  # the agent may not hold it: the next write makes another one
-            raise
-        finally:
-            if made is not None:
-                os.close(made)
+        read = read_chosen(inventory, chosen, lambda begin, end: memoryview(buffer)[begin:end])
+        pieces = inventory.read_pieces(chosen)
 
-    def _forget(self, slot: int) -> None:
-        """It holds no generation any more."""
-        self._steps.pop(slot, None)
-        if self._newest == slot:
-            self._newest = max(self._steps, key=lambda each: self._steps[each], default=None)
+        def finish() -> None:
+            inventory.drop_others(chosen)
+
+        return RestoredPieces(wanted.step, generation.parts, file, True, pieces, read, finish)
+
+    def _find_whole(
+        self, wanted: HeldGeneration, slot: int | None, owner: int, inventory: "HeldInventory", file: SavedFile
+    ) -> "RestoredPieces":
+        """A state that is in no pieces, of which each rank reads its rows. Collective. Raises BadCheckpoint."""
+        from .sharded_copies import RestoredPieces, read_remote  # here, as above
+
+        rank, _ = rank_and_size()
+        own = None if slot is None else self.slots.buffers[slot]
+        generation = None if own is None else read_generation(own)
+        told = ""
+        if rank == owner and generation is not None:
+            told = json.dumps([inventory.node, slot, dict(generation.parts)])
+        node, at, parts = json.loads(gather_texts(told)[owner])
+
+        def read(_: int, begin: int, end: int) -> memoryview | bytearray:
+            if own is not None:
+                return memoryview(own)[begin:end]
+            return read_remote(self._agent, self._holder, node, "", at, wanted.mark, begin, end)
+
+        return RestoredPieces(wanted.step, parts, file, False, {}, read, lambda: None)
 
     def _begin_round(self, here: Context) -> None:
         """Finds out who writes. Local ranks do not tell: with --virtual-local-rank, all of them are 0. Collective."""
@@ -268,62 +254,17 @@ class MemoryCopies:
         self._writes = [node for (node,) in gather_rows([here.node])].index(here.node) == rank
         self._round, self._run = here.round, None
 
-    def _map_held(self) -> None:
-        """What the agent holds."""
-        self._buffers, self._steps = {}, {}
-        taken = take_memory(self._agent, self._holder)
-        try:
-            for slot, descriptor in taken.items():
-                self._buffers[slot] = mmap(descriptor, os.fstat(descriptor).st_size)
-        finally:
-            for descriptor in taken.values():
-                os.close(descriptor)
-        for slot, buffer in self._buffers.items():
-            if found := read_generation(buffer):
-                self._steps[slot] = found.round, found.step
-        self._newest = max(self._steps, key=lambda slot: self._steps[slot], default=None)
-
-    def _choose_slot(self) -> int:
-        """The one to be written: never the newest that is whole."""
-        return next(slot for slot in range(GENERATIONS) if slot != self._newest)
-
-    def _make(self, slot: int, size: int, text: int) -> int | None:
-        """A new memory for this slot, where what is there does not do; the caller gives its descriptor away."""
-        if slot in self._buffers and len(self._buffers[slot]) >= size:
-            return None
-        size += text // 4 + TEXT_ROOM
-        missing = GENERATIONS - len(self._buffers) if slot not in self._buffers else 1
-        free = free_memory()
-        if missing * size > free:
-            raise BadCheckpoint(
-                f"memory=... holds {GENERATIONS} generations of {size / 1e6:,.1f} MB on each node, and this node, with "
-                f"the control groups of this process, has {free / 1e6:,.1f} MB left: give it more memory, or leave "
-                "memory=... out and save the file each few steps (every=...)"
-            )
-        descriptor = create_memory(size)
-        try:
-            self._buffers[slot] = mmap(descriptor, os.fstat(descriptor).st_size)
-        except BaseException:
-            os.close(descriptor)
-            raise
-        return descriptor
-
 
 def _held(generation: Generation) -> HeldGeneration:
-    return HeldGeneration(generation.step, generation.round, mark_run(generation.run), generation.mark, generation.size)
-
-
-def _tensor_in(buffer: Any, dtype: torch.dtype, shape: tuple[int, ...], offset: int) -> torch.Tensor:
-    count = prod(shape)
-    if not count:
-        return torch.empty(shape, dtype=dtype)
-    return torch.frombuffer(buffer, dtype=dtype, count=count, offset=offset).view(shape)
+    return HeldGeneration(
+        generation.step, generation.round, mark_run(generation.run), generation.mark, generation.size, generation.world
+    )
 
 
 def _tensors_of(buffer: Any, generation: Generation) -> list[torch.Tensor]:
     kinds = [(dtype, shape) for text in generation.parts.values() for _, dtype, shape in places(text)]
     offsets, _ = place_tensors([prod(shape) * dtype.itemsize for dtype, shape in kinds])
-    return [_tensor_in(buffer, dtype, shape, offset) for (dtype, shape), offset in zip(kinds, offsets, strict=True)]
+    return [tensor_in(buffer, dtype, shape, offset) for (dtype, shape), offset in zip(kinds, offsets, strict=True)]
 
 
 def broadcast_bytes(buffer: Any, size: int, source: int, *, takes: bool) -> None:

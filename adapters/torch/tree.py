@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import torch
 
+from ...rendezvous.base.frozen import dataclass
 from .errors import UnsupportedState
 
 SHARDED = (
@@ -22,10 +23,30 @@ SHARDED = (
 _DTYPES = {str(found): found for found in vars(torch).values() if isinstance(found, torch.dtype)}
 
 
-def flatten(value: object, where: str) -> tuple[str, list[torch.Tensor]]:
-    """`value` as text, and its tensors in the order in which the text names them. Raises UnsupportedState."""
+@dataclass(frozen=True, slots=True)
+class InPieces:
+    """Stands for a tensor of which each rank has a piece.
+
+    Attributes:
+        where: its place, as `flatten` has told it.
+        shape: of all pieces together.
+    """
+
+    where: str
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+
+
+def flatten(
+    value: object, where: str, pieces: "list[tuple[str, torch.Tensor]] | None" = None
+) -> tuple[str, list[torch.Tensor]]:
+    """`value` as text, and its tensors in the order in which the text names them. Raises UnsupportedState.
+
+    Args:
+        pieces: takes each tensor of which this rank has a piece, with its place; None: there may be none.
+    """
     tensors: list[torch.Tensor] = []
-    return json.dumps(_plain(value, where, tensors), separators=(",", ":")), tensors
+    return json.dumps(_plain(value, where, tensors, pieces), separators=(",", ":")), tensors
 
 
 def places(text: str) -> list[tuple[str, torch.dtype, tuple[int, ...]]]:
@@ -58,6 +79,9 @@ def unflatten(text: str, tensors: Sequence[torch.Tensor]) -> Any:  # Any: whatev
         if "T" in raw:
             index: int = raw["T"][0]
             return tensors[index]
+        if "S" in raw:
+            where, kind, shape = raw["S"]
+            return InPieces(where, _DTYPES[kind], tuple(shape))
         if "t" in raw:
             items: list[Any] = raw["t"]
             return tuple(items)
@@ -81,13 +105,21 @@ def leaves(state: Any) -> Iterator[Any]:  # Any: states of any kind
         yield state
 
 
-def _plain(value: object, where: str, tensors: list[torch.Tensor]) -> object:
+def _plain(
+    value: object,
+    where: str,
+    tensors: list[torch.Tensor],
+    pieces: "list[tuple[str, torch.Tensor]] | None",
+) -> object:
     if value is None or type(value) in (bool, int, float, str):
         return value
     if isinstance(value, numbers.Number) and hasattr(value, "item"):  # numpy's, as a schedule may have
-        return _plain(cast("Any", value).item(), where, tensors)
+        return _plain(cast("Any", value).item(), where, tensors, pieces)
     if isinstance(value, torch.Tensor):
         if type(value).__name__ in ("DTensor", "ShardedTensor"):
+            if pieces is not None and type(value).__name__ == "DTensor":
+                pieces.append((where, value))
+                return {"S": [where, str(value.dtype), list(value.shape)]}
             raise UnsupportedState(f"{where} is sharded over the ranks ({type(value).__name__}): {SHARDED}")
         if torch.nn.parameter.is_lazy(value):  # pyright: ignore[reportUnknownMemberType]
             raise UnsupportedState(f"{where} has no shape yet: run one forward pass before the State is made")
@@ -106,13 +138,15 @@ def _plain(value: object, where: str, tensors: list[torch.Tensor]) -> object:
         for key, item in cast("Mapping[object, object]", value).items():
             if type(key) not in (str, int):
                 raise UnsupportedState(f"{where} has the key {key!r}: a state's keys must be strings or whole numbers")
-            pairs.append([key, _plain(item, f"{where}[{key!r}]", tensors)])
+            pairs.append([key, _plain(item, f"{where}[{key!r}]", tensors, pieces)])
         return {"c" if kind is Counter else "d": pairs}
     if isinstance(value, tuple):
         found = cast("tuple[object, ...]", value)
-        return {"t": [_plain(item, f"{where}[{index}]", tensors) for index, item in enumerate(found)]}
+        return {"t": [_plain(item, f"{where}[{index}]", tensors, pieces) for index, item in enumerate(found)]}
     if isinstance(value, list):
-        return [_plain(item, f"{where}[{index}]", tensors) for index, item in enumerate(cast("list[object]", value))]
+        return [
+            _plain(item, f"{where}[{index}]", tensors, pieces) for index, item in enumerate(cast("list[object]", value))
+        ]
     raise UnsupportedState(
         f"{where} is a {type(value).__module__}.{type(value).__qualname__}: a state carries tensors, numbers, strings, "
         "None, lists, tuples and dicts of these, and objects with state_dict() and load_state_dict() that are made of "

@@ -318,6 +318,9 @@ class NoWorkerServer:
         self.calls: Counter[int] = Counter()
         self.rounds: dict[int, int] = {}
 
+    def reach_peers(self, node: Callable[[], str], read_peer: object) -> None:
+        """No worker leaves memory here."""
+
     async def start(self) -> None:
         return
 

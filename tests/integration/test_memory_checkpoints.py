@@ -119,6 +119,23 @@ def test_two_nodes_a_third_that_comes_and_one_that_is_lost_lose_no_committed_ste
     assert {each.world for each in lines} == {2, 3}
 
 
+def test_pieces_of_a_model_on_one_two_and_three_nodes_lose_no_committed_step(job: Cluster) -> None:
+    draw = random.Random(f"memory of pieces {SEED}")
+    begin(job, "A", nnodes="1:3", words=("--holds", "--shards"))
+    kill_all(job, 1, draw)
+    job.workers(1, SECONDS).wait_for("begins")
+    for world, newcomer in ((2, "B"), (3, "C")):
+        job.start(newcomer)
+        for _ in range(2):
+            kill_all(job, world, draw)
+        if world == 2:
+            job.workers(2, SECONDS).wait_for("begins")
+    let_end(job, 3)
+    assert job.finish(SECONDS) == dict.fromkeys("ABC", 0)
+    lines = assert_nothing_was_lost(job)
+    assert {each.world for each in lines} == {1, 2, 3}
+
+
 VIRTUAL = {"virtual_local_rank": "", "env": {"CUDA_VISIBLE_DEVICES": "0,1"}}
 
 

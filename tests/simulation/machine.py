@@ -355,6 +355,9 @@ class SimulatedWorkerServer:
         if self._world.shape.inplace:
             self.address = f"@{self._owner}"
 
+    def reach_peers(self, node: Callable[[], str], read_peer: object) -> None:
+        """No worker leaves memory here."""
+
     def ask(self, call: Call, then: Callable[[Back], object]) -> None:
         """A worker asks; `then` hears the answer, unless the agent ends before."""
         process, kernel = self._world.agents[self._owner], self._world.kernel

@@ -131,7 +131,7 @@ async def test_the_agent_answers_while_the_kernel_frees_what_it_gave_up(
     agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await agent.give(b"one")
-    [descriptor] = agent.holder.held["run.pt"].values()
+    [descriptor] = agent.holder.held["run.pt"][""].values()
     close, freed = os.close, threading.Event()
 
     def close_slowly(closed: int) -> None:

@@ -3,6 +3,8 @@
 Each rank writes a line into `--log` for every step that `commit()` has returned for, with a hash of the weights, and
 one for the step after which it goes on. What a step computes is whole numbers, so that sums are exact in any order.
 
+With `--shards`, several ranks train pieces of the model (FSDP2), and one rank the whole of it.
+
 With `--holds`, rank 0 waits for the test before the last step; the others wait for it in their collective.
 """
 
@@ -17,9 +19,11 @@ from typing import Any
 import puppet
 import torch
 import torch.distributed as dist
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor, distribute_tensor
 
 import elastic_run
-from elastic_run.adapters.torch import memory_copies
+from elastic_run.adapters.torch import memory_slots
 from elastic_run.torch import Checkpoint
 
 BATCH = 12
@@ -41,14 +45,14 @@ class Position:
 
 def die_inside_copies(step: int) -> None:
     """This process dies in the copy of that step, after the tensors and before the header."""
-    complete = memory_copies.complete_generation
+    complete = memory_slots.complete_generation
 
     def complete_or_die(buffer: Any, round: int, now: int, *rest: Any) -> int:
         if now == step:
             os.kill(os.getpid(), signal.SIGKILL)
         return complete(buffer, round, now, *rest)
 
-    memory_copies.complete_generation = complete_or_die
+    memory_slots.complete_generation = complete_or_die
 
 
 def main() -> None:
@@ -59,6 +63,7 @@ def main() -> None:
     parser.add_argument("--log", type=Path, required=True)
     parser.add_argument("--persist", type=float)
     parser.add_argument("--holds", action="store_true")
+    parser.add_argument("--shards", action="store_true")
     parser.add_argument("--dies-inside", type=int, nargs="*", default=[], help="in the nth round, at which step")
     options = parser.parse_args()
 
@@ -70,6 +75,9 @@ def main() -> None:
     torch.set_num_threads(1)
     model = torch.nn.Sequential(torch.nn.Linear(options.width, options.width), torch.nn.Linear(options.width, 4))
     model = model.double()
+    in_pieces = options.shards and here.world_size > 1
+    if in_pieces:
+        fully_shard(model)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     schedule = torch.optim.lr_scheduler.StepLR(optimizer, 7, 0.9)
     data = Position()
@@ -85,7 +93,8 @@ def main() -> None:
     log = os.open(f"{options.log}.{here.node}.{here.rank}", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
     def tell(word: str, step: int) -> None:
-        flat = torch.cat([each.detach().reshape(-1) for each in model.parameters()])
+        whole: list[Any] = [each.detach() for each in model.parameters()]
+        flat = torch.cat([(each.full_tensor() if in_pieces else each).reshape(-1) for each in whole])
         found = hashlib.sha256(flat.numpy().tobytes()).hexdigest()[:16]
         os.write(log, f"{here.round} {here.world_size} {word} {step} {found} {data.next}\n".encode())
 
@@ -105,7 +114,10 @@ def main() -> None:
         if here.world_size > 1:
             dist.all_reduce(total)
         for index, each in enumerate(model.parameters(), start=1):
-            each.grad = torch.arange(each.numel(), dtype=torch.float64).reshape(each.shape) % 97 * index + total
+            gradient: Any = torch.arange(each.numel(), dtype=torch.float64).reshape(each.shape) % 97 * index + total
+            if isinstance(each, DTensor):
+                gradient = distribute_tensor(gradient, each.device_mesh, each.placements)
+            each.grad = gradient
         optimizer.step()
         schedule.step()
         data.next += BATCH

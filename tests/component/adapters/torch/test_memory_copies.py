@@ -15,8 +15,8 @@ torch: Any = pytest.importorskip("torch")
 from elastic_run.adapters.client import checkpoints  # noqa: E402
 from elastic_run.adapters.client.channel import AgentGone, Back, Call  # noqa: E402
 from elastic_run.adapters.client.memory_channel import take_memory  # noqa: E402
-from elastic_run.adapters.torch import memory_copies  # noqa: E402
-from elastic_run.adapters.torch.memory_copies import sum_blocks  # noqa: E402
+from elastic_run.adapters.torch import memory_copies, memory_slots  # noqa: E402
+from elastic_run.adapters.torch.memory_slots import sum_blocks  # noqa: E402
 from elastic_run.elastic_agent.worker_server import WorkerServer  # noqa: E402
 from elastic_run.exceptions import BadCheckpoint  # noqa: E402
 from elastic_run.torch import Checkpoint  # noqa: E402
@@ -94,8 +94,8 @@ class Job:
 
     async def buffers(self) -> list[Any]:
         copies = memory_copies.MemoryCopies(str(self.path), self.server.address)
-        await asyncio.to_thread(copies._map_held)
-        return [*copies._buffers.values()]
+        await asyncio.to_thread(copies.slots.map_held)
+        return [*copies.slots.buffers.values()]
 
 
 @pytest.fixture
@@ -293,7 +293,7 @@ async def test_what_the_agent_was_not_given_is_made_again(job: Job, monkeypatch:
     await job.begin_round(1)
     part = Value()
     checkpoint = job.checkpoint(part=part)
-    give, failed, descriptors = memory_copies.give_memory, list[int](), count_memories()
+    give, failed, descriptors = memory_slots.give_memory, list[int](), count_memories()
 
     def fail_once(*given: Any) -> None:
         if not failed:
@@ -301,7 +301,7 @@ async def test_what_the_agent_was_not_given_is_made_again(job: Job, monkeypatch:
             raise AgentGone("its agent is busy")
         give(*given)
 
-    monkeypatch.setattr(memory_copies, "give_memory", fail_once)
+    monkeypatch.setattr(memory_slots, "give_memory", fail_once)
 
     def run() -> None:
         with pytest.raises(AgentGone):
@@ -324,7 +324,7 @@ async def test_a_memory_that_cannot_be_mapped_leaves_no_descriptor_open(
         raise OSError("no room")
 
     before = count_memories()
-    monkeypatch.setattr(memory_copies, "mmap", refuse)
+    monkeypatch.setattr(memory_slots, "mmap", refuse)
     with pytest.raises(OSError, match="no room"):
         await job.buffers()
     assert count_memories() <= before
@@ -338,9 +338,8 @@ async def test_a_node_that_was_sent_the_state_holds_it_before_the_next_copy(
     held, sent = memory_copies.read_generation(taken[2]), bytes(taken[2])
     assert held is not None
     await job.begin_round(2)
-    other = memory_copies.RankRow(
-        memory_copies.SavedFile(), memory_copies._held(held), memory_copies.HeldGeneration()
-    ).numbers
+    row = memory_copies.RankRow(memory_copies.SavedFile(), memory_copies._held(held), memory_copies.HeldGeneration())
+    other = [*row.numbers, 0]  # of which no rank has pieces
 
     def gather(values: list[int]) -> list[list[int]]:
         return [values, other if len(values) > 1 else [1]]  # of a rank on node 1, whose state is whole
@@ -359,8 +358,8 @@ async def test_a_node_that_was_sent_the_state_holds_it_before_the_next_copy(
     with mmap.mmap(descriptor, os.fstat(descriptor).st_size) as memory:
         os.close(descriptor)
         assert memory_copies.read_generation(memory) == held
-    assert copies._newest is not None
-    assert copies._choose_slot() != copies._newest
+    assert copies.slots.newest is not None
+    assert copies.slots.choose_slot() != copies.slots.newest
 
 
 async def test_what_was_restored_is_not_what_is_written_next(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -371,7 +370,7 @@ async def test_what_was_restored_is_not_what_is_written_next(job: Job, monkeypat
     found = await asyncio.to_thread(copies.restore, memory_copies.SavedFile())
     assert found is not None
     assert found.step == 1
-    assert copies._steps[copies._newest or 0] == (1, 1)
+    assert copies.slots.steps[copies.slots.newest or 0] == (1, 1)
 
 
 async def test_a_path_from_elsewhere_names_the_same_memory(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -382,7 +381,7 @@ async def test_a_path_from_elsewhere_names_the_same_memory(job: Job, monkeypatch
 
 
 async def test_what_does_not_fit_beside_it_is_refused_in_words(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory_copies, "free_memory", lambda: 1_000_000)
+    monkeypatch.setattr(memory_slots, "free_memory", lambda: 1_000_000)
     with pytest.raises(
         BadCheckpoint, match=r"2 generations of 0\.9 MB on each node, and this node, .* has 1\.0 MB left"
     ):

@@ -1,0 +1,202 @@
+"""Which ranks' shards make a state whole, and which of their bytes a rank of another world size reads (pure).
+
+A state of several pieces is there when, of one run, round and step, the shards of every rank are held by some node. A
+rank overwrites the older of its two generations only once every rank has the newer one: ranks that are killed a step
+apart so have the older one in common (`tests/unit/adapters/client/test_shard_plan.py` shows what is lost otherwise).
+
+A piece is a box of a tensor: where it begins in each dimension, and how long it is. Whoever reads has a box of its own,
+and takes from each piece the rows that both have, a bucket at a time.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from math import prod
+from typing import NamedTuple
+
+from ...rendezvous.base.frozen import dataclass
+
+
+class HeldShards(NamedTuple):
+    """The shards of one rank and one step, as a node holds them.
+
+    Attributes:
+        node: its name in the job.
+        part: what they are called there.
+        rank: whose; of `world` ranks.
+        run: a mark of the job's run, as in `HeldGeneration`; round, step: likewise.
+        mark: of their header.
+        size: bytes.
+    """
+
+    node: str
+    part: str
+    slot: int
+    rank: int
+    world: int
+    run: int
+    round: int
+    step: int
+    mark: int
+    size: int
+
+
+class Box(NamedTuple):
+    """A part of a tensor: where it begins, and how long it is, in each dimension."""
+
+    offsets: tuple[int, ...]
+    sizes: tuple[int, ...]
+
+    @property
+    def elements(self) -> int:
+        """How many."""
+        return prod(self.sizes)
+
+
+class StoredPiece(NamedTuple):
+    """A box of a tensor, as it lies in memory.
+
+    Attributes:
+        source: which memory: a rank's, or `WHOLE`.
+        begin: the byte there.
+    """
+
+    box: Box
+    source: int
+    begin: int
+
+
+WHOLE = -1
+"""The source of what is in no pieces."""
+
+
+class RowRange(NamedTuple):
+    """Some rows of a piece, and what of them goes where.
+
+    Attributes:
+        source, begin, end: which bytes of which memory.
+        shape: of what these bytes are.
+        taken: of these, in each dimension from where until where.
+        placed: where that goes in the reader's box, likewise.
+    """
+
+    source: int
+    begin: int
+    end: int
+    shape: tuple[int, ...]
+    taken: tuple[tuple[int, int], ...]
+    placed: tuple[tuple[int, int], ...]
+
+
+class Missing(LookupError):
+    """Some elements are in no piece."""
+
+
+def name_part(run: int, round: int, rank: int) -> str:
+    """What a rank's shards are called where they are held. Those of another round have other names."""
+    return f"{run:08x}.{round}.{rank}"
+
+
+def rank_of_part(part: str) -> int:
+    """Whose shards have that name; -1: it is not one of ours."""
+    last = part.rpartition(".")[2]
+    return int(last) if last.isdecimal() else -1
+
+
+def choose_shards(
+    held: Iterable[HeldShards], run: int, round: int, step: int, world: int, damaged: Collection[HeldShards] = ()
+) -> Mapping[int, tuple[HeldShards, ...]]:
+    """Of each rank, those that hold its shards of that step; empty where the shards of a rank are nowhere.
+
+    Every rank of the job decides the same of the same rows. The nodes are in the order of their names.
+    """
+    found: dict[int, list[HeldShards]] = {rank: [] for rank in range(world)}
+    for each in held:
+        if (each.run, each.round, each.step, each.world) == (run, round, step, world) and each not in damaged:
+            found.setdefault(each.rank, []).append(each)
+    if not all(found.values()) or len(found) != world:
+        return {}
+    return {rank: tuple(sorted(each)) for rank, each in sorted(found.items())}
+
+
+def choose_reader(holders: Sequence[HeldShards], node: str, reader: int) -> HeldShards:
+    """From whom that rank reads: its own node where that holds them, else one of the others, in turn."""
+    here = [each for each in holders if each.node == node]
+    return here[0] if here else holders[reader % len(holders)]
+
+
+@dataclass(frozen=True, slots=True)
+class Generations:
+    """What one rank knows of its generations of this round.
+
+    Attributes:
+        whole: the step of each slot that has one.
+        agreed: the slot of the newest that every rank has; None: there is none yet.
+    """
+
+    whole: Mapping[int, int]
+    agreed: int | None = None
+
+    def choose_slot(self, slots: int) -> int:
+        """The one that is written next: any but the newest that every rank has, one without a step first."""
+        free = [slot for slot in range(slots) if slot != self.agreed]
+        return min(free, key=lambda slot: self.whole.get(slot, -1))
+
+
+def plan_rows(wanted: Box, pieces: Sequence[StoredPiece], itemsize: int, bucket: int) -> Iterator[RowRange]:
+    """What to read for a box, and where it goes; each element once, though several pieces may have it.
+
+    Args:
+        itemsize: bytes of an element.
+        bucket: bytes of one read, at most, unless a single row of a piece is longer.
+
+    Raises Missing.
+    """
+    left = wanted.elements
+    taken: list[Box] = []
+    for piece in pieces:
+        common = intersect(wanted, piece.box)
+        if common is None or common in taken:
+            continue
+        taken.append(common)
+        left -= common.elements
+        yield from _split_rows(wanted, piece, common, itemsize, bucket)
+    if left:
+        raise Missing(f"{abs(left)} of its {wanted.elements} elements are {'twice' if left < 0 else 'nowhere'}")
+
+
+def intersect(first: Box, second: Box) -> Box | None:
+    """What both have; None where that is nothing. Of numbers (no dimension): themselves."""
+    begins = tuple(map(max, first.offsets, second.offsets))
+    ends = tuple(
+        min(begin + size, other + length)
+        for begin, size, other, length in zip(first.offsets, first.sizes, second.offsets, second.sizes, strict=True)
+    )
+    sizes = tuple(end - begin for begin, end in zip(begins, ends, strict=True))
+    return Box(begins, sizes) if all(size > 0 for size in sizes) else None
+
+
+def _split_rows(wanted: Box, piece: StoredPiece, common: Box, itemsize: int, bucket: int) -> Iterator[RowRange]:
+    if not common.sizes:
+        yield RowRange(piece.source, piece.begin, piece.begin + itemsize, (), (), ())
+        return
+    row = prod(piece.box.sizes[1:]) * itemsize
+    at_once = max(1, bucket // row)
+    first, last = common.offsets[0], common.offsets[0] + common.sizes[0]
+    inner = [
+        (begin - own, begin - own + size)
+        for begin, own, size in zip(common.offsets[1:], piece.box.offsets[1:], common.sizes[1:], strict=True)
+    ]
+    placed = [
+        (begin - own, begin - own + size)
+        for begin, own, size in zip(common.offsets[1:], wanted.offsets[1:], common.sizes[1:], strict=True)
+    ]
+    for begin in range(first, last, at_once):
+        rows = min(at_once, last - begin)
+        start = piece.begin + (begin - piece.box.offsets[0]) * row
+        yield RowRange(
+            piece.source,
+            start,
+            start + rows * row,
+            (rows, *piece.box.sizes[1:]),
+            ((0, rows), *inner),
+            ((begin - wanted.offsets[0], begin - wanted.offsets[0] + rows), *placed),
+        )
