@@ -22,7 +22,6 @@ from ...master.diagnosis.evidence import (
     MAX_SOCKETS,
     SPAWNS,
     Blocked,
-    Child,
     Disk,
     Socket,
     ThreadState,
@@ -135,46 +134,6 @@ def channel(pid: int) -> str:
     return ""
 
 
-def children(pid: int) -> tuple[Child, ...]:
-    """Its descendants, the first MAX_CHILDREN."""
-    found = list[Child]()
-    with contextlib.suppress(OSError):
-        for each in guardian.descendants(pid):
-            name = ""
-            with contextlib.suppress(OSError):
-                name = _read(f"/proc/{each.pid}/comm").strip()
-            waits = channel(each.pid), blocked(each.pid, {})
-            ends = handled_signals(each.pid), has_timers(each.pid)
-            found.append(Child(each.pid, name[:100], each.state, each.used, *waits, *ends))
-            if len(found) >= MAX_CHILDREN:
-                break
-    return tuple(found)
-
-
-MAX_PROCESSES = 4
-"""Of one worker, whose stacks are taken."""
-
-
-def python_processes(pid: int) -> tuple[int, ...]:
-    """Its descendants that run Python, the first MAX_PROCESSES."""
-    found = list[int]()
-    with contextlib.suppress(OSError):
-        for each in guardian.descendants(pid):
-            with contextlib.suppress(OSError):
-                if "python" in os.path.basename(os.readlink(f"/proc/{each.pid}/exe")):  # noqa: PTH119
-                    found.append(each.pid)
-            if len(found) >= MAX_PROCESSES:
-                break
-    return tuple(found)
-
-
-def child_cpu(pid: int) -> float:
-    """Seconds of processor that its living descendants have used."""
-    with contextlib.suppress(OSError):
-        return sum(each.used for each in guardian.descendants(pid))
-    return 0.0
-
-
 def connections(pids: Iterable[int]) -> dict[int, dict[int, Socket]]:
     """The TCP sockets of each of `pids`, by inode. The kernel's table is read once for each network namespace."""
     inodes = {pid: _sockets(pid) for pid in pids}
@@ -263,7 +222,7 @@ def blocked(pid: int, sockets: Mapping[int, Socket], thread: int | None = None) 
 
 def _blocked(pid: int, thread: int, call: str, values: list[int], sockets: Mapping[int, Socket]) -> Blocked:
     if call == "futex":
-        return Blocked(call, "lock", semaphore=_is_semaphore(pid, values))
+        return Blocked(call, "lock", semaphore=_is_semaphore(pid, values), shared=not values[1] & _FUTEX_PRIVATE)
     if call in ("wait4", "waitid", *SPAWNS):
         return Blocked(call, "child")
     if call in ("nanosleep", "clock_nanosleep"):

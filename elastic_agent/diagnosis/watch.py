@@ -57,7 +57,7 @@ class ProgressWatch:
     def quiet(self) -> Mapping[int, Quiet]:
         """By local rank."""
         return {
-            local: Quiet(each.quiet, each.allowed, each.woken, each.spins)
+            local: Quiet(each.quiet, each.allowed, each.woken, each.spins, each.rested)
             for (local, _), each in self._activities.items()
         }
 
@@ -72,7 +72,7 @@ class ProgressWatch:
 
     def look(self) -> None:
         """One look at all workers."""
-        from . import kernel  # here, because workers start the sooner
+        from . import descendants, kernel  # here, because workers start the sooner
 
         living = {(each.local_rank, each.pid): each for each in self._workers() if each.ended is None}
         for key in [key for key in self._activities if key not in living]:
@@ -88,7 +88,7 @@ class ProgressWatch:
             if used is None:
                 continue
             activity = self._activities.setdefault(key, Activity(self._timeout))
-            children = kernel.child_cpu(each.pid) if due and activity.quiet >= CHILDREN * self._timeout else None
+            children = descendants.child_cpu(each.pid) if due and activity.quiet >= CHILDREN * self._timeout else None
             suspect = activity.observe(
                 Sample(
                     self._inbox.now(),
@@ -102,7 +102,7 @@ class ProgressWatch:
                 )
             )
             suspicious |= suspect
-            if suspect or activity.quiet >= activity.due - self._period:
+            if suspect or activity.is_due(self._period):
                 near.append(each)
         if self._looks % LIMITS_EVERY == 0:
             self._on_accelerators |= {
