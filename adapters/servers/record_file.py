@@ -145,6 +145,10 @@ class RecordFile:
         records[order] = found
         return records
 
+    def read_ahead(self, positions: Array) -> None:
+        """Has the kernel fetch what is there: by another thread, while this one goes on. Nothing comes of an error."""
+        record_loops.read_records(self._fd, positions, np.empty((len(positions), self._size), np.uint8))
+
     def _give_up(self, why: str) -> RowsUnreadable:
         return RowsUnreadable(
             f"rows in {self._space.folder} cannot be read: {why}: look at that disk, or name another --ps-disk"

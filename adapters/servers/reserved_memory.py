@@ -12,6 +12,18 @@ NO_RESERVE = 0x4000
 """Linux's MAP_NORESERVE, of which Python's `mmap` has no name: what is not written takes nothing."""
 
 
+def give_back(array: Array, first: int) -> None:
+    """What `reserve` has given, from that place on, takes no memory: zeros again. All before is as it was."""
+    memory: Any = array  # Any: a view of a view of a map
+    while not isinstance(memory, mmap.mmap):
+        if memory is None:
+            return  # an array of nothing
+        memory = memory.obj if isinstance(memory, memoryview) else memory.base
+    begin = -(-first * array.strides[0] // mmap.PAGESIZE) * mmap.PAGESIZE
+    if begin < len(memory):
+        memory.madvise(mmap.MADV_DONTNEED, begin, len(memory) - begin)
+
+
 def reserve(shape: tuple[int, ...], dtype: Any) -> Array:
     """One of zeros."""
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize

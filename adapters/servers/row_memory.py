@@ -26,9 +26,13 @@ class Pool(Protocol):
     file: RecordFile
     frame_bytes: int
 
-    def spill(self, count: int, *, once: bool = False) -> int:
-        """See there."""
+    @property
+    def spare_bytes(self) -> int:
+        """See there, as of the others."""
         ...
+
+    def spill(self, count: int, *, once: bool = False) -> int: ...
+    def trim(self) -> None: ...
 
 
 class Pooled(Protocol):
@@ -88,7 +92,15 @@ class RowMemory:
     @property
     def is_short(self) -> bool:
         """Some rows should go to disk before others need their room, and can."""
-        return self.taken > self.limit - self.limit // (2 * LOW) and not self.space.failure
+        if self.space.failure:
+            return False
+        return self.taken > self.limit - self.limit // (2 * LOW) or self._holds_too_much
+
+    @property
+    def _holds_too_much(self) -> bool:
+        """Frames without rows keep memory that others need: what rows take besides has grown."""
+        spare = sum(pool.spare_bytes for pool in self._pools)
+        return spare > self.limit // (4 * LOW) and self.taken + spare > self.limit + self.limit // (2 * LOW)
 
     def check_heads(self, more: int) -> None:
         """Raises TableFull where what always stays in memory would take too much with so many bytes more."""
@@ -129,7 +141,11 @@ class RowMemory:
         for pool in pools:
             if wanted > 0:
                 wanted -= pool.frame_bytes * pool.spill(min(CHUNK, -(-wanted // pool.frame_bytes)), once=True)
-        return wanted > 0 and any(pool.used for pool in pools) and not self.space.failure
+        if self._holds_too_much:
+            max(pools, key=lambda pool: pool.spare_bytes).trim()
+        if self.space.failure:
+            return False
+        return (wanted > 0 and any(pool.used for pool in pools)) or self._holds_too_much
 
     def hold_records(self) -> None:
         """A copy of this process reads what is on disk now."""

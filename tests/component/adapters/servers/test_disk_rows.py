@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import mmap
 import os
 import random
 from hashlib import sha256
@@ -16,6 +17,7 @@ from elastic_run.adapters.servers.buffer_pool import describe_record
 from elastic_run.adapters.servers.kernels import write_slots
 from elastic_run.adapters.servers.part_saver import PartSaver
 from elastic_run.adapters.servers.record_file import DiskLimit, RowsUnreadable
+from elastic_run.adapters.servers.reserved_memory import give_back, reserve
 from elastic_run.adapters.servers.row_memory import TableFull
 from elastic_run.adapters.servers.server_events import Array
 from elastic_run.adapters.servers.specs import (
@@ -266,3 +268,29 @@ def test_ids_alone_may_not_fill_the_memory(tmp_path: Path) -> None:
         for first in range(0, 10_000, 100):
             push(tables, "t", np.arange(first, first + 100), np.ones((100, 16), np.float32))
     push(tables, "t", np.arange(200), np.ones((200, 16), np.float32))  # rows that are there can be trained
+
+
+def test_frames_give_their_memory_back_where_ids_need_it(tmp_path: Path) -> None:
+    tables = limited(tmp_path, 60_000_000, 1 << 28)
+    tables.open_table(TableSpec("t", 64, SGD(1.0), Normal(std=0.0)))
+    (rows,), shared = tables.list_rows(), tables.shared
+    assert rows.pool is not None
+    assert shared is not None
+    ones = np.full((10_000, 64), -1.0, np.float32)
+    for first in range(0, 520_000, len(ones)):
+        push(tables, "t", np.arange(first, first + len(ones)), ones)
+        while shared.is_short and shared.make_some_room():
+            pass
+        assert shared.taken + rows.pool.spare_bytes <= 1.1 * shared.limit
+    for first in range(0, 520_000, 130_000):
+        assert (pull(tables, "t", np.arange(first, first + 130_000)) == 1.0).all()
+
+
+def test_memory_that_is_given_back_is_zeros_and_what_is_before_stays() -> None:
+    array = reserve((10_000, 3), np.float32)
+    array[:] = 1.0
+    give_back(array, 5_000)
+    left = np.flatnonzero(array[:, 2] == 0.0)
+    assert 5_000 <= left[0] <= 5_000 + mmap.PAGESIZE // 12 + 1
+    assert len(left) == 10_000 - left[0]
+    assert (array[: left[0] - 1] == 1.0).all()
