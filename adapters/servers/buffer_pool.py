@@ -176,19 +176,17 @@ class BufferPool:
         missing = record_loops.locate_rows(self._where, self._hits, rows, frames)
         kernels.gather_rows(self._arrays[0], np.maximum(frames, 0) if missing else frames, out)
         for chunk in _cut(np.flatnonzero(frames == record_loops.ON_DISK)) if missing else ():
-            there = chunk[self._where[rows[chunk]] < 0]  # else it was twice among them
+            where = self._where[rows[chunk]]
+            there, again = chunk[where < 0], chunk[where > 0]  # twice among them
+            out[again] = self._arrays[0][where[where > 0] - 1]
             records = self._read(rows[there])
             out[there] = records["f0"]
             self._memory.make_room(len(there) * self.frame_bytes)
             room = max(0, self._memory.limit - self._memory.taken) // self.frame_bytes
             self._admit(rows[there], records, 0, self.find_frames(min(len(there), room)))
-            if len(again := chunk[self._where[rows[chunk]] > 0]):
-                gathered = np.empty((len(again), *out.shape[1:]), out.dtype)
-                kernels.gather_rows(self._arrays[0], self._where[rows[again]] - 1, gathered)
-                out[again] = gathered
 
     def find_on_disk(self, rows: Array) -> Array:
-        """Where there these rows are, in the file's order; -1 is none."""
+        """Where on disk these rows are, in the file's order; -1 is none."""
         where = self._where[rows[rows >= 0]]
         return np.sort(-where[where < 0] - 1)
 

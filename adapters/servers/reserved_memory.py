@@ -14,14 +14,14 @@ NO_RESERVE = 0x4000
 
 def give_back(array: Array, first: int) -> None:
     """What `reserve` has given, from that place on, takes no memory: zeros again. All before is as it was."""
-    memory: Any = array  # Any: a view of a view of a map
-    while not isinstance(memory, mmap.mmap):
-        if memory is None:
-            return  # an array of nothing
-        memory = memory.obj if isinstance(memory, memoryview) else memory.base
+    base: Any = array  # Any: a view of a view of a map
+    while isinstance(base, np.ndarray | memoryview):
+        base = base.obj if isinstance(base, memoryview) else base.base
+    if not isinstance(base, mmap.mmap):
+        return  # an array of nothing
     begin = -(-first * array.strides[0] // mmap.PAGESIZE) * mmap.PAGESIZE
-    if begin < len(memory):
-        memory.madvise(mmap.MADV_DONTNEED, begin, len(memory) - begin)
+    if begin < len(base):
+        base.madvise(mmap.MADV_DONTNEED, begin, len(base) - begin)
 
 
 def reserve(shape: tuple[int, ...], dtype: Any) -> Array:

@@ -9,7 +9,7 @@ CHUNK = 16_384
 """Rows that are read or written at a time."""
 
 LOW = 8
-"""Of so many parts of the memory one is made free when less than half of that is."""
+"""Of so many parts of the memory one is made free when less than half of that is; of the disk, no new row gets one."""
 
 HEADS = 0.75
 """Share of the memory that what stays there of each row may take: ids, and where the rest is."""
@@ -103,7 +103,7 @@ class RowMemory:
         return spare > self.limit // (4 * LOW) and self.taken + spare > self.limit + self.limit // (2 * LOW)
 
     def check_heads(self, more: int) -> None:
-        """Raises TableFull where what always stays in memory would take too much with so many bytes more."""
+        """Raises TableFull where new rows, of which so many bytes stay in memory, leave too little for the others."""
         heads = sum(each.count * each.head_bytes for each in self._tables)
         if more and heads + more > HEADS * self.limit:
             raise TableFull(
@@ -111,11 +111,24 @@ class RowMemory:
                 f"they may take {HEADS:.0%} of {self.limit >> 10} KiB, and are there also of rows on disk: give "
                 "servers more memory (--ps-memory), or have more of them"
             )
+        records = sum(each.count * each.pool.file.size for each in self._tables if each.pool is not None)
+        if (
+            more
+            and records > self.space.limit - self.space.limit // LOW
+            and self.taken + more > self.limit - self.limit // LOW
+        ):  # each row may need a record, whether it is in memory or not, and one that has changed a second one
+            raise TableFull(self.space.explain_limit())
 
     def check_room(self, more: int) -> None:
-        """Makes room for so many bytes of memory. Raises TableFull where there is none."""
+        """Makes room for so many bytes of memory. Raises TableFull where there is none.
+
+        Where a checkpoint is why nothing can be written, it takes more for a moment: the checkpoint is to be given up.
+        """
         self.make_room(more)
         if not more or (taken := self.taken) + more <= self.limit:
+            return
+        if self.space.failure and self.space.holds:
+            self.space.starves = True
             return
         why = self.space.failure or "more rows at a time than there is memory for: give servers more (--ps-memory)"
         raise TableFull(
@@ -153,7 +166,7 @@ class RowMemory:
 
     def let_records_go(self) -> None:
         """It has ended."""
-        self.space.holds = False
+        self.space.holds = self.space.starves = False
         for pool in self._pools:
             pool.file.let_go()
 

@@ -271,6 +271,8 @@ class ServedMachine:
             return
         try:
             self._do_effects(self._machine.on(event))
+            if (shared := self._machine.tables.shared) is not None and shared.space.starves:
+                self._saver.give_up(shared.space.failure)
         except Exception as error:  # noqa: BLE001  whatever it is
             self._failed.set_exception(error)
 

@@ -106,7 +106,7 @@ class Tables:
             try:
                 made = [Rows(each, self._memory, clocks, self._shared) for each in several]
             except OSError as error:
-                raise TableFull(f"table {spec.name!r}: no room to reserve for its rows ({error.strerror})") from None
+                raise TableFull(f"table {spec.name!r}: no room to reserve for its rows ({error})") from None
             self._tables |= {each.spec.name: each for each in made}
             if clocks is not None or len(made) > 1:
                 self._managed[spec.name] = ManagedTable(clocks, *made)
