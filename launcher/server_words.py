@@ -38,7 +38,8 @@ def table_lines(found: ServersStatus) -> Iterator[str]:
     """What each table has, over all servers."""
     for each in found.sum_tables():
         merged = f", {each.given / each.pulled:.1f} ids given for each that was pulled" if each.pulled else ""
-        size = f"{plural(each.rows, 'row')} (second copies included), {in_megabytes(each.bytes)} MB"
+        disk = f", {each.on_disk} of them on disk" if each.on_disk else ""
+        size = f"{plural(each.rows, 'row')} (second copies included){disk}, {in_megabytes(each.bytes)} MB"
         yield f"table {visible(each.table)}: {size}{merged}"
 
 

@@ -5,13 +5,16 @@ specs.py          what a table is: dimension, optimizer, initializer (values)
 requests.py       what servers are asked and answer (values of the wire)
 server_events.py  what happens to a server, and what it wants done (values)
 slot_sets.py      sets of slots, in memory and on the wire (pure)
-rows.py           the rows of one table in memory, found by id; the loops are in `kernels.py`
+rows.py           the rows of one table, found by id; the loops are in `kernels.py`
+buffer_pool.py    which of them are in memory and which on disk; the loops are in `record_loops.py`
+row_memory.py     what the rows of all tables may take in memory
+record_file.py    rows on disk: records in a file without a name
 row_use.py        which rows go, where there are too many (pure)
 managed_table.py  a table in which ids get rows when they are frequent, and lose them again
 wire_numbers.py   rows and gradients with half of their bits
 string_ids.py     ids that are strings
 marks.py          how far each shard of the data has been applied (pure): what makes a gradient count once
-tables.py         all tables of one server, and what can be wrong with a request (no I/O)
+tables.py         all tables of one server, and what can be wrong with a request
 slot_roles.py     what the slot table says of one server (pure)
 push_queue.py     what a server acknowledges: backups first, one after the other (pure)
 copies.py         slots on their way from one server to another (pure)

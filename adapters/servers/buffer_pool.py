@@ -17,7 +17,7 @@ import numpy as np
 from . import kernels, record_loops
 from .number_stack import NumberStack
 from .record_file import NO_POSITIONS, DiskRefused, RecordFile
-from .reserved_memory import reserve
+from .reserved_memory import give_back, reserve
 from .row_memory import CHUNK, RowMemory, TableFull
 from .server_events import Array
 
@@ -176,16 +176,19 @@ class BufferPool:
         missing = record_loops.locate_rows(self._where, self._hits, rows, frames)
         kernels.gather_rows(self._arrays[0], np.maximum(frames, 0) if missing else frames, out)
         for chunk in _cut(np.flatnonzero(frames == record_loops.ON_DISK)) if missing else ():
-            there = chunk[self._where[rows[chunk]] < 0]  # else it was twice among them
+            where = self._where[rows[chunk]]
+            there, again = chunk[where < 0], chunk[where > 0]  # twice among them
+            out[again] = self._arrays[0][where[where > 0] - 1]
             records = self._read(rows[there])
             out[there] = records["f0"]
             self._memory.make_room(len(there) * self.frame_bytes)
             room = max(0, self._memory.limit - self._memory.taken) // self.frame_bytes
             self._admit(rows[there], records, 0, self.find_frames(min(len(there), room)))
-            if len(again := chunk[self._where[rows[chunk]] > 0]):
-                gathered = np.empty((len(again), *out.shape[1:]), out.dtype)
-                kernels.gather_rows(self._arrays[0], self._where[rows[again]] - 1, gathered)
-                out[again] = gathered
+
+    def find_on_disk(self, rows: Array) -> Array:
+        """Where on disk these rows are, in the file's order; -1 is none."""
+        where = self._where[rows[rows >= 0]]
+        return np.sort(-where[where < 0] - 1)
 
     def copy(self, rows: Array) -> list[Array]:
         """All numbers of these rows, which stay where they are. Raises RowsUnreadable."""
@@ -199,6 +202,28 @@ class BufferPool:
             for place, each in enumerate(copies):
                 each[chunk] = records[f"f{place}"]
         return copies
+
+    @property
+    def spare_bytes(self) -> int:
+        """Of frames that have no row, and may have memory."""
+        return (self._end - self.used) * self.frame_bytes
+
+    def trim(self) -> None:
+        """Moves rows out of the last frames into free ones before them, and gives the memory of these back."""
+        last = max(self.used, self._end - 4 * CHUNK)
+        high = last + np.flatnonzero(self._owner[last : self._end])
+        free = np.flatnonzero(self._owner[:last] == 0)
+        low, free = free[: len(high)], free[len(high) :]
+        of_frames = (*self._arrays, self._owner, self._clean, self._hits)
+        for each in of_frames:
+            each[low] = each[high]
+        self._where[self._owner[low] - 1] = low + 1
+        self._free = NumberStack()
+        self._free.put(free[::-1])
+        self._end = last
+        for each in of_frames:
+            each[high] = 0
+            give_back(each, last)
 
     def spill(self, count: int, *, once: bool = False) -> int:
         """Writes rows that were not used for a while to disk, and frees their frames. How many: at most `count`, and

@@ -104,4 +104,6 @@ class ServerCounters:
             found.pulls,
             found.pull_seconds,
             found.pushed,
+            rows.count - rows.pool.used if rows.pool is not None else 0,
+            rows.pool.read if rows.pool is not None else 0,
         )

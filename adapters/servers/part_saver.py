@@ -31,6 +31,7 @@ class PartSaver:
         self._say = say
         self._pid = 0
         self._more = False  # one was left out
+        self._given_up = ""  # why the copy was ended
         self._on_disk: RowMemory | None = None  # what the copy reads there
 
     def save_part(self, version: int, path: Path, write: Callable[[], None], on_disk: RowMemory | None = None) -> None:
@@ -56,9 +57,14 @@ class PartSaver:
             _write_and_exit(write, words, on_disk.descriptors if on_disk is not None else ())
         if on_disk is not None:
             on_disk.hold_records()
-        self._on_disk = on_disk
+        self._on_disk, self._given_up = on_disk, ""
         descriptor = os.pidfd_open(self._pid)
         asyncio.get_running_loop().add_reader(descriptor, self._end_copy, descriptor, words, version, path)
+
+    def give_up(self, why: str) -> None:
+        """Ends a copy that is writing, whose part is not written for that reason."""
+        self._given_up = why
+        self.close()
 
     def close(self) -> None:
         """A copy that is writing is ended."""
@@ -77,7 +83,7 @@ class PartSaver:
             self._saved(version)
         else:
             said = os.pread(words, MOST_WORDS, 0).decode(errors="replace")
-            why = said or f"its writer was ended by signal {-code}"
+            why = said or self._given_up or f"its writer was ended by signal {-code}"
             self._say(f"{path} could not be written: {why}")
         os.close(words)
         if self._more:

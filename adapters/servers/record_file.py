@@ -42,6 +42,7 @@ class DiskSpace:
         folder, limit: as given.
         taken: bytes that the files have, with what is free in them.
         holds: positions that are freed now are not written again yet.
+        starves: for want of these.
         failure: why the last record could not be written, in words; empty where it could.
     """
 
@@ -49,8 +50,16 @@ class DiskSpace:
         self.folder = disk.folder
         self.limit = disk.size
         self.taken = 0
-        self.holds = False
+        self.holds = self.starves = False
         self.failure = ""
+
+    def explain_limit(self) -> str:
+        """Why no more can be written."""
+        why = ", while a checkpoint keeps what was there" if self.holds else ""
+        return (
+            f"the rows take what this server has of {self.limit >> 20} MiB on disk{why}: give --ps-disk more, or have "
+            "more servers"
+        )
 
     def open_file(self) -> int:
         """The descriptor of one that has no name. Raises OSError."""
@@ -76,13 +85,20 @@ class RecordFile:
     def __init__(self, space: DiskSpace, size: int) -> None:
         self._space = space
         self._size = size
+        self._fd = -1
         self._fd = space.open_file()
         self._end = 0
         self._free = NumberStack()
         self._held: list[Array] = []
 
     def __del__(self) -> None:
-        os.close(self._fd)
+        if self._fd >= 0:
+            os.close(self._fd)
+
+    @property
+    def size(self) -> int:
+        """Bytes of a record."""
+        return self._size
 
     @property
     def descriptor(self) -> int:
@@ -100,11 +116,7 @@ class RecordFile:
         fresh = min(fresh, max(0, space.limit - space.taken) // self._size)
         again = min(len(ids) - fresh, free)
         if not (count := fresh + again):
-            why = ", while a checkpoint keeps what was there" if self._held else ""
-            raise space.refuse(
-                f"the rows take all of the {space.limit >> 20} MiB that this server has on disk{why}: give --ps-disk "
-                "more, or have more servers"
-            )
+            raise space.refuse(space.explain_limit())
         records, ids = records[:count], ids[:count]
         record_loops.seal_records(records.view(np.uint64), ids)
         positions = np.concatenate([np.sort(self._free.see(again)), np.arange(self._end, self._end + fresh)])
@@ -144,6 +156,10 @@ class RecordFile:
         records = np.empty_like(found)
         records[order] = found
         return records
+
+    def read_ahead(self, positions: Array) -> None:
+        """Has the kernel fetch what is there: by another thread, while this one goes on. Nothing comes of an error."""
+        record_loops.read_records(self._fd, positions, np.empty((len(positions), self._size), np.uint8))
 
     def _give_up(self, why: str) -> RowsUnreadable:
         return RowsUnreadable(

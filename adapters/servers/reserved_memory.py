@@ -12,6 +12,18 @@ NO_RESERVE = 0x4000
 """Linux's MAP_NORESERVE, of which Python's `mmap` has no name: what is not written takes nothing."""
 
 
+def give_back(array: Array, first: int) -> None:
+    """What `reserve` has given, from that place on, takes no memory: zeros again. All before is as it was."""
+    base: Any = array  # Any: a view of a view of a map
+    while isinstance(base, np.ndarray | memoryview):
+        base = base.obj if isinstance(base, memoryview) else base.base
+    if not isinstance(base, mmap.mmap):
+        return  # an array of nothing
+    begin = -(-first * array.strides[0] // mmap.PAGESIZE) * mmap.PAGESIZE
+    if begin < len(base):
+        base.madvise(mmap.MADV_DONTNEED, begin, len(base) - begin)
+
+
 def reserve(shape: tuple[int, ...], dtype: Any) -> Array:
     """One of zeros."""
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize

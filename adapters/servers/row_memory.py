@@ -9,7 +9,7 @@ CHUNK = 16_384
 """Rows that are read or written at a time."""
 
 LOW = 8
-"""Of so many parts of the memory one is made free when less than half of that is."""
+"""Of so many parts of the memory one is made free when less than half of that is; of the disk, no new row gets one."""
 
 HEADS = 0.75
 """Share of the memory that what stays there of each row may take: ids, and where the rest is."""
@@ -26,9 +26,13 @@ class Pool(Protocol):
     file: RecordFile
     frame_bytes: int
 
-    def spill(self, count: int, *, once: bool = False) -> int:
-        """See there."""
+    @property
+    def spare_bytes(self) -> int:
+        """See there, as of the others."""
         ...
+
+    def spill(self, count: int, *, once: bool = False) -> int: ...
+    def trim(self) -> None: ...
 
 
 class Pooled(Protocol):
@@ -88,10 +92,18 @@ class RowMemory:
     @property
     def is_short(self) -> bool:
         """Some rows should go to disk before others need their room, and can."""
-        return self.taken > self.limit - self.limit // (2 * LOW) and not self.space.failure
+        if self.space.failure:
+            return False
+        return self.taken > self.limit - self.limit // (2 * LOW) or self._holds_too_much
+
+    @property
+    def _holds_too_much(self) -> bool:
+        """Frames without rows keep memory that others need: what rows take besides has grown."""
+        spare = sum(pool.spare_bytes for pool in self._pools)
+        return spare > self.limit // (4 * LOW) and self.taken + spare > self.limit + self.limit // (2 * LOW)
 
     def check_heads(self, more: int) -> None:
-        """Raises TableFull where what always stays in memory would take too much with so many bytes more."""
+        """Raises TableFull where new rows, of which so many bytes stay in memory, leave too little for the others."""
         heads = sum(each.count * each.head_bytes for each in self._tables)
         if more and heads + more > HEADS * self.limit:
             raise TableFull(
@@ -99,11 +111,24 @@ class RowMemory:
                 f"they may take {HEADS:.0%} of {self.limit >> 10} KiB, and are there also of rows on disk: give "
                 "servers more memory (--ps-memory), or have more of them"
             )
+        records = sum(each.count * each.pool.file.size for each in self._tables if each.pool is not None)
+        if (
+            more
+            and records > self.space.limit - self.space.limit // LOW
+            and self.taken + more > self.limit - self.limit // LOW
+        ):  # each row may need a record, whether it is in memory or not, and one that has changed a second one
+            raise TableFull(self.space.explain_limit())
 
     def check_room(self, more: int) -> None:
-        """Makes room for so many bytes of memory. Raises TableFull where there is none."""
+        """Makes room for so many bytes of memory. Raises TableFull where there is none.
+
+        Where a checkpoint is why nothing can be written, it takes more for a moment: the checkpoint is to be given up.
+        """
         self.make_room(more)
         if not more or (taken := self.taken) + more <= self.limit:
+            return
+        if self.space.failure and self.space.holds:
+            self.space.starves = True
             return
         why = self.space.failure or "more rows at a time than there is memory for: give servers more (--ps-memory)"
         raise TableFull(
@@ -129,7 +154,11 @@ class RowMemory:
         for pool in pools:
             if wanted > 0:
                 wanted -= pool.frame_bytes * pool.spill(min(CHUNK, -(-wanted // pool.frame_bytes)), once=True)
-        return wanted > 0 and any(pool.used for pool in pools) and not self.space.failure
+        if self._holds_too_much:
+            max(pools, key=lambda pool: pool.spare_bytes).trim()
+        if self.space.failure:
+            return False
+        return (wanted > 0 and any(pool.used for pool in pools)) or self._holds_too_much
 
     def hold_records(self) -> None:
         """A copy of this process reads what is on disk now."""
@@ -137,7 +166,7 @@ class RowMemory:
 
     def let_records_go(self) -> None:
         """It has ended."""
-        self.space.holds = False
+        self.space.holds = self.space.starves = False
         for pool in self._pools:
             pool.file.let_go()
 

@@ -1,9 +1,10 @@
-"""The rows of one table in memory, found by id, with what its optimizer keeps beside each.
+"""The rows of one table, found by id, with what its optimizer keeps beside each: in memory, or some on disk.
 
 Rows lie in arrays of virtual memory as long as the table may ever be: a page is taken when its first row is made, so
 that a table grows without being copied. The index is cut into parts by the id's hash, and each part grows by itself:
 what stands still for that is one part of many. A row never moves: one that is removed leaves a free place. Rows that
-are to go are removed some at a time.
+are to go are removed some at a time. With a pool (`buffer_pool.py`) the numbers of a row are in one of its frames, or
+on disk, and all else is here in any case.
 """
 
 from collections.abc import Sequence

@@ -34,11 +34,21 @@ from .counters import ServerCounters
 from .job_servers import UNREADABLE, ServerOrders
 from .part_files import PartDamaged, PartReader, write_part
 from .part_saver import PartSaver
-from .record_file import DiskLimit
-from .requests import Ping, Reply, Request
+from .record_file import DiskLimit, RecordFile
+from .requests import (
+    ForwardPrepare,
+    ForwardPush,
+    Ping,
+    PrepareGradients,
+    PullRows,
+    PushGradients,
+    Reply,
+    Request,
+)
 from .row_memory import TableFull
 from .server_events import (
     AnswerAsker,
+    Array,
     Arrays,
     Connection,
     CopiesWhole,
@@ -58,6 +68,9 @@ from .server_events import (
 from .server_links import HANDSHAKE_SECONDS, AskerLink, PeerLink
 from .server_machine import RowsMissing, ServerMachine
 from .slot_roles import read_roles
+
+FEW = 64
+"""Rows that are read from disk while everybody waits."""
 
 
 class ServedMachine:
@@ -96,6 +109,7 @@ class ServedMachine:
         self._number_of: dict[AskerLink, int] = {}
         self._peers: dict[Peer, PeerLink] = {}
         self._closing: set[asyncio.Task[None]] = set()
+        self._reading: set[asyncio.Task[None]] = set()
         self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._contexts: tuple[ssl.SSLContext, ssl.SSLContext] | None = None
         if orders.tls is not None:
@@ -202,7 +216,36 @@ class ServedMachine:
     def _take_asked(self, link: AskerLink, request: Request, arrays: Arrays) -> None:
         number = self._number_of[link]
         self._counters.begin_request(number, request, arrays, self._now())
-        self._do(ServerAsked(number, request, arrays))
+        if reading := self._plan_reading(request, arrays):
+            task = asyncio.create_task(
+                self._read_first(reading, ServerAsked(number, request, arrays)), name="reads rows"
+            )
+            self._reading.add(task)
+            task.add_done_callback(self._reading.discard)
+        else:
+            self._do(ServerAsked(number, request, arrays))
+
+    def _plan_reading(self, request: Request, arrays: Arrays) -> list[tuple[RecordFile, Array]]:
+        """What of it is on disk, where that may take a while."""
+        tables = self._machine.tables
+        if tables.shared is None:
+            return []
+        match request:
+            case PullRows(names):
+                reading = tables.plan_reading(names, arrays)
+            case PushGradients(names) | PrepareGradients(names):
+                reading = tables.plan_reading(names, arrays[::2])
+            case ForwardPush(_, names) | ForwardPrepare(_, names):
+                reading = tables.plan_reading(names, arrays[::2])
+            case _:
+                return []
+        return reading if sum(len(positions) for _, positions in reading) > FEW else []
+
+    async def _read_first(self, reading: Sequence[tuple[RecordFile, Array]], asked: ServerAsked) -> None:
+        """A request that comes a moment later: others are answered until the kernel has read what this one needs."""
+        for file, positions in reading:
+            await asyncio.to_thread(file.read_ahead, positions)
+        self._do(asked)
 
     def _answer(self, connection: Connection, reply: Reply, arrays: Arrays) -> None:
         asked = self._counters.end_request(connection, reply, self._now())
@@ -228,6 +271,8 @@ class ServedMachine:
             return
         try:
             self._do_effects(self._machine.on(event))
+            if (shared := self._machine.tables.shared) is not None and shared.space.starves:
+                self._saver.give_up(shared.space.failure)
         except Exception as error:  # noqa: BLE001  whatever it is
             self._failed.set_exception(error)
 

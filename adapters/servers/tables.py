@@ -1,4 +1,4 @@
-"""All tables of one server: the rows, and what can be wrong with what is asked of them (no I/O).
+"""All tables of one server: the rows, and what can be wrong with what is asked of them.
 
 All that can be wrong is looked for before the first row changes.
 """
@@ -11,7 +11,7 @@ from ...rendezvous.base.frozen import dataclass, replace
 from . import frames, kernels
 from .errors import TableMisused
 from .managed_table import ManagedTable, TableChange
-from .record_file import DiskLimit
+from .record_file import DiskLimit, RecordFile
 from .row_memory import RowMemory, TableFull
 from .row_use import SlotClocks
 from .rows import Rows
@@ -106,7 +106,7 @@ class Tables:
             try:
                 made = [Rows(each, self._memory, clocks, self._shared) for each in several]
             except OSError as error:
-                raise TableFull(f"table {spec.name!r}: no room to reserve for its rows ({error.strerror})") from None
+                raise TableFull(f"table {spec.name!r}: no room to reserve for its rows ({error})") from None
             self._tables |= {each.spec.name: each for each in made}
             if clocks is not None or len(made) > 1:
                 self._managed[spec.name] = ManagedTable(clocks, *made)
@@ -202,6 +202,18 @@ class Tables:
                 f"{self._memory >> 20} MiB for them: give servers more memory (--ps-memory) or a disk (--ps-disk), or "
                 "have more of them"
             )
+
+    def plan_reading(self, names: Sequence[str], ids: Arrays) -> list[tuple[RecordFile, Array]]:
+        """What must be read from disk for a request of these ids, whatever may be wrong with it."""
+        found: list[tuple[RecordFile, Array]] = []
+        for name, each in zip(names, ids, strict=False):
+            rows = self._tables.get(name)
+            if rows is None or rows.pool is None or each.dtype != np.int64 or each.ndim != 1:
+                continue
+            positions = rows.pool.find_on_disk(rows.find(each))
+            if len(positions):
+                found.append((rows.pool.file, positions))
+        return found
 
     @property
     def shared(self) -> RowMemory | None:

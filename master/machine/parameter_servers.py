@@ -32,7 +32,7 @@ Numbers = Annotated[tuple[Number, ...], Count(MOST_AWAITED)]
 
 @dataclass(frozen=True, slots=True)
 class TableMeasure:
-    """One table on one server, where all but the first three fields count since the server's beginning.
+    """One table on one server, where all but rows, bytes and on_disk count since the server's beginning.
 
     Attributes:
         rows, bytes: that it has, of all slots that it holds: also those of which it is the backup.
@@ -41,6 +41,8 @@ class TableMeasure:
         pulled: ids that were asked of this server: workers ask for each id of a batch once.
         pulls, pull_seconds: answers to workers, and the time from the question to each of them together.
         pushed: ids whose gradients came.
+        on_disk: of the rows, those that are on disk alone.
+        read: rows that were read from there.
     """
 
     table: Name
@@ -51,6 +53,8 @@ class TableMeasure:
     pulls: Number = 0
     pull_seconds: float = 0.0
     pushed: Number = 0
+    on_disk: Number = 0
+    read: Number = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +191,8 @@ def _add(one: TableMeasure, other: TableMeasure) -> TableMeasure:
         one.pulls + other.pulls,
         one.pull_seconds + other.pull_seconds,
         one.pushed + other.pushed,
+        one.on_disk + other.on_disk,
+        one.read + other.read,
     )
 
 

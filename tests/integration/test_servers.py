@@ -120,6 +120,32 @@ def test_a_server_with_a_replica_that_is_lost_is_not_felt(tmp_path: Path) -> Non
     assert said.count("died by SIGKILL") == 2 and "counted [2.0] 12000" in said and "round 2" not in said
 
 
+def test_a_table_twenty_times_as_large_as_its_memory_counts_each_record_though_servers_are_killed(
+    tmp_path: Path,
+) -> None:
+    text = """
+        import os, time
+        import numpy as np
+        from elastic_run import data, servers
+        table = servers.Table("t", 1024, servers.SGD(1.0), servers.Zeros())
+        for count, shard in enumerate(data.shards("d", 3000, shard_size=60, epochs=2, commit="ack")):
+            ids = np.array(list(shard.indices))
+            table.push(ids, np.full((len(ids), 1024), -1.0, np.float32))
+            shard.done()
+            print("pushed", count, flush=True)
+            while count >= 20 and not os.path.exists("hurry"):  # until the test has seen what it waits for
+                print("pushed", count, flush=True)
+                time.sleep(0.1)
+        print("counted", sorted(set(table.rows(np.arange(3000)).ravel().tolist())), flush=True)
+        """
+    disk = ("--ps-memory=600K", f"--ps-disk={tmp_path / 'rows'}:64M")
+    words = ("--servers=2", *disk, script(tmp_path, text))
+    code, said = run_and_kill(tmp_path, *words, after=("pushed 20", "have a second copy"))
+    assert code == 0, said
+    assert said.count("died by SIGKILL") == 2 and said.count("counted [2.0]") == 2 and "round 2" not in said, said
+    assert list((tmp_path / "rows").iterdir()) == []
+
+
 def test_each_record_counts_once_in_a_model_on_servers_though_workers_and_servers_die(tmp_path: Path) -> None:
     deaths = ("--die", "1:3:before", "2:2:after")
     flags = ("--servers=2", "--max-restarts=2", "--same-failure-limit=0")

@@ -269,6 +269,18 @@ METRICS: Sequence[Metric] = (
         _TABLE,
     ),
     Metric(
+        "elastic_run_table_disk_rows",
+        "Of these rows, those that are on disk and not in memory.",
+        _of_tables(lambda one: one.on_disk),
+        _TABLE,
+    ),
+    Metric(
+        "elastic_run_table_disk_reads_total",
+        "Rows that a parameter server has read from its disk.",
+        _of_tables(lambda one: one.read),
+        _TABLE,
+    ),
+    Metric(
         "elastic_run_table_given_ids_total",
         "Ids of batches whose rows workers pulled, each as often as it came. Only the sum over all servers means "
         "something; divided by that of the pulled ids it is the merge rate.",

@@ -65,6 +65,7 @@ COPIES = "adapters/servers/copies.py::Copies"
 ARRIVALS = "adapters/servers/copies.py::Arrivals"
 MARKS_OF = "adapters/servers/marks.py::Marks"
 ROWS = "adapters/servers/rows.py::Rows"
+POOL = "adapters/servers/buffer_pool.py::BufferPool"
 MANAGED = "adapters/servers/managed_table.py::ManagedTable"
 CLOCKS = "adapters/servers/row_use.py::SlotClocks"
 USE = "adapters/servers/row_use.py::RowUse"
@@ -327,6 +328,23 @@ SERVER_DEFECTS: tuple[ServerDefect, ...] = (
         ),
         EQUAL,
         40,
+    ),
+    # -- rows on disk
+    ServerDefect(
+        "stale-record: a row that has changed in memory is read from disk as it was before",
+        Edit(f"{POOL}.locate", "self._change(frames)", "pass"),
+        EQUAL,
+        30000,
+    ),
+    ServerDefect(
+        "bare-record: what the optimizer keeps of a row stays behind when it goes to disk",
+        Edit(
+            f"{POOL}._write",
+            'records[f"f{place}"] = each[changed]',
+            'records[f"f{place}"] = each[changed] if not place else 0',
+        ),
+        EQUAL,
+        30000,
     ),
     # -- ranks in step
     ServerDefect(

@@ -11,6 +11,7 @@ from unittest.mock import patch
 import numpy as np
 
 from elastic_run.adapters.servers import copies
+from elastic_run.adapters.servers.record_file import DiskLimit
 from elastic_run.adapters.servers.requests import PushSource
 from elastic_run.adapters.servers.server_events import ServerEvent
 from elastic_run.adapters.servers.specs import FTRL, SGD, Adagrad, Adam, Momentum, Normal, TableSpec
@@ -32,6 +33,9 @@ OPTIMIZERS = (SGD(0.1), Momentum(0.1), Adagrad(), Adam(), FTRL())
 MEMORY = 1 << 22
 """Bytes of each server."""
 
+LITTLE_MEMORY = 42_000
+"""Where rows go to disk: what stays of 180 rows, and the numbers of a quarter of them."""
+
 LEASE_SECONDS = 2.0
 """After which a machine without power is gone from the store."""
 
@@ -52,7 +56,10 @@ def make_records(schedule: ServerSchedule) -> Records:
     universe = drawn[slots_of(drawn) < shape.slots]
     ids = chance.choice(universe, (shape.shards, shape.length, shape.each))
     slots = slots_of(ids.reshape(-1)).reshape(ids.shape)
-    model = TableSpec("model", 2, OPTIMIZERS[shape.optimizer], Normal(), admit_after=shape.admit, evict=shape.evict)
+    columns = 16 if shape.disk else 2
+    model = TableSpec(
+        "model", columns, OPTIMIZERS[shape.optimizer], Normal(), admit_after=shape.admit, evict=shape.evict
+    )
     return Records(ids, slots, model, shape.pace, replace(COUNT, admit_after=shape.admit))
 
 
@@ -152,13 +159,14 @@ class ServerJob:
                 self._network,
                 machine,
                 incarnation,
-                MEMORY,
+                LITTLE_MEMORY + (shape.evict is not None) * 32 * shape.ids if shape.disk else MEMORY,
                 self._processes.get,
                 report,
                 self._saved,
                 report_saved,
                 self._look_at,
                 shape.cramped,
+                DiskLimit(Path(self._folder.name), MEMORY) if shape.disk else None,
             )
             self._processes[incarnation] = process
             self.say(f"{machine.name} starts {incarnation}")

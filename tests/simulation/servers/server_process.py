@@ -13,6 +13,7 @@ import numpy as np
 
 from elastic_run.adapters.servers import frames, tables
 from elastic_run.adapters.servers.frames import Asking, Replying
+from elastic_run.adapters.servers.record_file import DiskLimit
 from elastic_run.adapters.servers.requests import ForwardPush, PushGradients, Reply, Request
 from elastic_run.adapters.servers.row_memory import TableFull
 from elastic_run.adapters.servers.server_events import (
@@ -85,6 +86,7 @@ class ServerProcess(LineProcess):
         report_saved: hears of a part that is written.
         look: called after each event.
         cramped: how likely it has no room for a push.
+        disk: where rows may be that do not fit into its memory.
 
     Attributes:
         incarnation: its own.
@@ -104,10 +106,11 @@ class ServerProcess(LineProcess):
         report_saved: Callable[[int], object],
         look: Callable[["ServerProcess", ServerEvent], object],
         cramped: float = 0.0,
+        disk: DiskLimit | None = None,
     ) -> None:
         super().__init__(network, incarnation, machine)
         self.incarnation = incarnation
-        self.kernel = ServerMachine(incarnation, memory)
+        self.kernel = ServerMachine(incarnation, memory, disk)
         self.table = SlotTable()
         self._find = find
         self._report = report

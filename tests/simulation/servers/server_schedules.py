@@ -48,6 +48,7 @@ class ServerShape:
         steps: workers are ranks of synchronous training, and prepare what they push.
         cramped: how likely a server has no room for a push, as the primary or the backup of its slots.
         saves: seconds from one checkpoint to the next; 0: there are none.
+        disk: rows of the table `model` go to disk, since servers have little memory.
     """
 
     nodes: int
@@ -70,6 +71,7 @@ class ServerShape:
     steps: bool = False
     cramped: float = 0.0
     saves: float = 0.0
+    disk: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,10 @@ IN_STEP = 20_000
 """Seeds from here on are of jobs whose workers are ranks of synchronous training."""
 
 
+ON_DISK = 30_000
+"""Seeds from here on are of jobs whose rows do not fit into memory."""
+
+
 MANAGED = 7
 """Of so many seeds one is of a job whose tables stay within a size."""
 
@@ -116,6 +122,11 @@ SAVED = 11
 
 def draw_schedule(seed: int) -> ServerSchedule:
     """The schedule of that seed."""
+    if seed >= ON_DISK:
+        drawn = draw_schedule(seed - ON_DISK)
+        sizes = {"least": 2, "most": 2, "replicas": 1, "shards": 6, "length": 24, "ids": 200, "each": 3}
+        shape = replace(drawn.shape, disk=True, cramped=0.0, admit=0, optimizer=3 + seed % 2, **sizes)
+        return replace(drawn, seed=seed, shape=shape)
     drawn = _draw_saved(seed)
     if seed % CRAMPED != 3:
         return drawn

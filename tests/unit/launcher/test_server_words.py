@@ -54,10 +54,10 @@ def test_ranks_that_wait_for_many_servers_are_told_in_a_few_short_lines() -> Non
 
 
 def test_a_table_is_told_with_what_its_merging_saves() -> None:
-    tables = (TableMeasure("u\x1b", 1, 40, 30, 10), TableMeasure("v", 2, 80))
+    tables = (TableMeasure("u\x1b", 1, 40, 30, 10), TableMeasure("v", 2, 80, on_disk=1))
     first, second = table_lines(ServersStatus((server(0, tables=tables),)))
     assert first.endswith(": 1 row (second copies included), 0.0 MB, 3.0 ids given for each that was pulled")
-    assert "\x1b" not in first and second == "table v: 2 rows (second copies included), 0.0 MB"
+    assert "\x1b" not in first and second == "table v: 2 rows (second copies included), 1 of them on disk, 0.0 MB"
 
 
 def test_numbers_are_short() -> None:

@@ -2,8 +2,12 @@
 
 import asyncio
 import errno
+import mmap
 import os
 import random
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -13,10 +17,14 @@ import pytest
 
 from elastic_run.adapters.servers import record_file
 from elastic_run.adapters.servers.buffer_pool import describe_record
+from elastic_run.adapters.servers.job_servers import ServerOrders
 from elastic_run.adapters.servers.kernels import write_slots
 from elastic_run.adapters.servers.part_saver import PartSaver
-from elastic_run.adapters.servers.record_file import DiskLimit, RowsUnreadable
+from elastic_run.adapters.servers.record_file import DiskLimit, RecordFile, RowsUnreadable
+from elastic_run.adapters.servers.requests import PushSource
+from elastic_run.adapters.servers.reserved_memory import give_back, reserve
 from elastic_run.adapters.servers.row_memory import TableFull
+from elastic_run.adapters.servers.server import ServedMachine
 from elastic_run.adapters.servers.server_events import Array
 from elastic_run.adapters.servers.specs import (
     FTRL,
@@ -31,8 +39,9 @@ from elastic_run.adapters.servers.specs import (
     TableSpec,
 )
 from elastic_run.adapters.servers.tables import Tables, apply_parts, apply_where_present, find_parts
-from elastic_run.master.servers.slot_table import SLOTS
+from elastic_run.master.servers.slot_table import SLOTS, SlotTable
 
+from ....doubles.one_server import OneServer, table_of_one
 from .held_table import ALL_SLOTS
 
 MEMORY = 300_000
@@ -171,7 +180,7 @@ def test_a_table_twenty_times_as_large_as_its_memory_counts_each_push(tmp_path: 
 
 def test_a_disk_that_is_full_refuses_new_rows_in_words_and_changes_none(tmp_path: Path) -> None:
     spec = TableSpec("t", 64, SGD(1.0), Normal())
-    tables = limited(tmp_path, disk=200_000)
+    tables = limited(tmp_path, disk=400_000)
     tables.open_table(spec)
     ones = np.ones((100, 64), np.float32)
     with pytest.raises(TableFull, match="on disk: give --ps-disk more"):
@@ -181,7 +190,13 @@ def test_a_disk_that_is_full_refuses_new_rows_in_words_and_changes_none(tmp_path
     with pytest.raises(TableFull):
         push(tables, "t", np.arange(90_000, 90_100), ones)
     assert all_rows(tables, "t") == before
-    assert 1_300 < len(before) < 2_000
+    assert 1_200 < len(before) < 1_500
+    ids = np.array(sorted(before))
+    values = pull(tables, "t", ids)
+    for _ in range(3):  # rows that are there are trained as before
+        for first in range(0, len(ids), 100):
+            push(tables, "t", ids[first : first + 100], ones[: len(ids[first : first + 100])])
+    assert (pull(tables, "t", ids) == ((values - 1) - 1) - 1).all()
 
 
 def test_an_error_of_the_disk_is_told_and_leaves_rows_in_memory_until_it_can_be_written(
@@ -254,6 +269,61 @@ async def test_a_part_of_a_checkpoint_has_what_was_on_disk_when_it_was_ordered(t
     assert tables.shared.space.taken <= taken  # what was kept for the copy is written again
 
 
+def test_a_checkpoint_for_which_the_disk_has_no_room_is_to_be_given_up(tmp_path: Path) -> None:
+    tables, ids = limited(tmp_path, disk=350_000), np.arange(1_200)
+    tables.open_table(TableSpec("t", 64, SGD(1.0), Normal(std=0.0)))
+    assert tables.shared is not None
+    times = 0
+    while not tables.shared.space.starves:
+        assert times < 6
+        for first in range(0, len(ids), 100):
+            push(tables, "t", ids[first : first + 100], np.full((100, 64), -1.0, np.float32))
+        times += 1
+        tables.shared.hold_records()
+    assert times > 1
+    tables.shared.let_records_go()
+    assert (pull(tables, "t", ids) == times).all()
+
+
+async def test_others_are_answered_while_rows_of_a_request_are_read_from_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads, goes_on, told = threading.Event(), threading.Event(), list[str]()
+
+    def wait(file: RecordFile, positions: Array) -> None:
+        reads.set()
+        assert goes_on.wait(60)
+
+    def use(table: SlotTable) -> Array:
+        one, other = OneServer(table), OneServer(table)
+        one.open_table(TableSpec("t", 256, SGD(1.0), Normal(std=0.0)))
+        for first in range(0, 1_000, 50):
+            ids = np.arange(first, first + 50)
+            one.push(PushSource("d", 0, 0, first, first + 50), t=(ids, np.full((50, 256), -1.0, np.float32)))
+        with ThreadPoolExecutor(1) as pool:
+            pulled = pool.submit(lambda: one.pull(t=np.arange(1_000))[0])
+            assert reads.wait(60)
+            assert other.pull(t=np.arange(1_000, 1_050))[0].any() == np.False_
+            assert not pulled.done()
+            goes_on.set()
+            found = pulled.result(60)
+        one.close()
+        other.close()
+        return found
+
+    monkeypatch.setattr(RecordFile, "read_ahead", wait)
+    orders = ServerOrders(table_of_one(""), "only")
+    disk = DiskLimit(tmp_path, MUCH)
+    process = ServedMachine(orders, 500_000, lambda local, *_: told.append(local), None, disk)
+    servers = await process.listen()
+    process.say_ready()
+    table = table_of_one(told[0])
+    process.take_orders(replace(orders, table=table))
+    assert (await asyncio.to_thread(use, table) == 1.0).all()
+    for each in servers:
+        each.close()
+
+
 def test_files_have_no_name(tmp_path: Path) -> None:
     limited(tmp_path).open_table(SPECS[0])
     assert list(tmp_path.iterdir()) == []
@@ -266,3 +336,29 @@ def test_ids_alone_may_not_fill_the_memory(tmp_path: Path) -> None:
         for first in range(0, 10_000, 100):
             push(tables, "t", np.arange(first, first + 100), np.ones((100, 16), np.float32))
     push(tables, "t", np.arange(200), np.ones((200, 16), np.float32))  # rows that are there can be trained
+
+
+def test_frames_give_their_memory_back_where_ids_need_it(tmp_path: Path) -> None:
+    tables = limited(tmp_path, 60_000_000, 1 << 28)
+    tables.open_table(TableSpec("t", 64, SGD(1.0), Normal(std=0.0)))
+    (rows,), shared = tables.list_rows(), tables.shared
+    assert rows.pool is not None
+    assert shared is not None
+    ones = np.full((10_000, 64), -1.0, np.float32)
+    for first in range(0, 520_000, len(ones)):
+        push(tables, "t", np.arange(first, first + len(ones)), ones)
+        while shared.is_short and shared.make_some_room():
+            pass
+        assert shared.taken + rows.pool.spare_bytes <= 1.1 * shared.limit
+    for first in range(0, 520_000, 130_000):
+        assert (pull(tables, "t", np.arange(first, first + 130_000)) == 1.0).all()
+
+
+def test_memory_that_is_given_back_is_zeros_and_what_is_before_stays() -> None:
+    array = reserve((10_000, 3), np.float32)
+    array[:] = 1.0
+    give_back(array, 5_000)
+    left = np.flatnonzero(array[:, 2] == 0.0)
+    assert 5_000 <= left[0] <= 5_000 + mmap.PAGESIZE // 12 + 1
+    assert len(left) == 10_000 - left[0]
+    assert (array[: left[0] - 1] == 1.0).all()

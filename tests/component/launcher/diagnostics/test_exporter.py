@@ -64,7 +64,7 @@ def test_each_job_has_its_values() -> None:
 
 
 def test_each_parameter_server_and_table_has_its_values() -> None:
-    measure = ServerMeasure((TableMeasure("user", 30, 2400, 20, 10),), 7, 0.5, 9, 0.25, 3)
+    measure = ServerMeasure((TableMeasure("user", 30, 2400, 20, 10, on_disk=9, read=4),), 7, 0.5, 9, 0.25, 3)
     servers = (
         ServerStatus("n0", ServerReport(0, "x", "answers", 0.1, 500, 400, 300, 1000, measure)),
         ServerStatus("n1", ServerReport(1)),
@@ -83,6 +83,7 @@ def test_each_parameter_server_and_table_has_its_values() -> None:
     assert {part: value("elastic_run_server_slots", part) for part in parts} == parts
     assert value("elastic_run_server_pulls_total") == 7 and value("elastic_run_server_push_seconds_total") == 0.25
     assert value("elastic_run_table_rows", "user", "n0") == 30 and value("elastic_run_table_given_ids_total") == 20
+    assert (value("elastic_run_table_disk_rows"), value("elastic_run_table_disk_reads_total")) == (9, 4)
     assert value("elastic_run_server_wait_seconds", "0", "5") == 2.5 == value("elastic_run_server_wait_seconds", "1")
 
 

@@ -70,7 +70,8 @@ def test_short_waits_are_not_told_and_all_others_are_in_the_order_of_ranks() -> 
 
 def test_tables_are_summed_over_servers() -> None:
     seen = ServersSeen()
-    for number, table in enumerate((TableMeasure("t", 2, 80, 30, 10, 1, 0.5, 7), TableMeasure("t", 3, 120, 0, 5))):
+    tables = TableMeasure("t", 2, 80, 30, 10, 1, 0.5, 7, 1, 3), TableMeasure("t", 3, 120, 0, 5)
+    for number, table in enumerate(tables):
         measure = ServerMeasure((table,))
         seen.take_word(NodeServers(f"n{number}", (ServerReport(number, f"{number}", "answers", measure=measure),)), 0.0)
-    assert seen.list_servers(0.0).sum_tables() == (TableMeasure("t", 5, 200, 30, 15, 1, 0.5, 7),)
+    assert seen.list_servers(0.0).sum_tables() == (TableMeasure("t", 5, 200, 30, 15, 1, 0.5, 7, 1, 3),)
