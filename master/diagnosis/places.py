@@ -306,8 +306,8 @@ def _served(served: Sequence[Track], worker: Worker) -> tuple[Track, What]:
     """What the rank does for another one: first what may come on by itself."""
     if working := next((each for each in served if each.busy >= IDLE), None):
         return working, "computes"
-    found = [(each, _wait(each, frozenset(), worker)) for each in served]
-    return next(((each, does) for each, does in found if does != "lock"), found[0])
+    found: list[tuple[Track, What]] = [(each, _wait(each, frozenset(), worker)) for each in served]
+    return min(found, key=lambda one: one[1] == "lock")
 
 
 def _is_its_own_wait(track: Track, what: What) -> bool:
