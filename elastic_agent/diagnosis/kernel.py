@@ -99,14 +99,17 @@ class Used:
     moved: int
 
 
-def used(pid: int, *, moved: bool = True) -> Used | None:
-    """Of process `pid`; None where it has gone."""
+def used(pid: int, *, moved: bool = True, without: Iterable[int] = ()) -> Used | None:
+    """Of process `pid`; None where it has gone; `without` what these threads of it have used."""
     try:
         fields = guardian.stat_fields(pid)
         main, ready, switches = map(int, _read(f"/proc/{pid}/schedstat").split())
     except (OSError, ValueError, IndexError):
         return None
     cpu = (int(fields[11]) + int(fields[12])) / TICK
+    for thread in without:
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            cpu -= int(_read(f"/proc/{pid}/task/{thread}/schedstat").split()[0]) / 1e9
     return Used(
         fields[0].decode(),
         cpu,
@@ -117,6 +120,21 @@ def used(pid: int, *, moved: bool = True) -> Used | None:
         ready / 1e9,
         _moved(pid) if moved else 0,
     )
+
+
+_POLLING = ("TP_SHM_reactor",)
+"""Names of threads of libraries that look all the time whether something has come: TensorPipe's, of torch's RPC."""
+
+
+def polling_threads(pid: int) -> tuple[int, ...]:
+    """Those of `pid`, whose time on a processor is no sign that it comes on."""
+    found = list[int]()
+    with contextlib.suppress(OSError):
+        for each in os.listdir(f"/proc/{pid}/task"):
+            with contextlib.suppress(OSError):
+                if _read(f"/proc/{pid}/task/{each}/comm").startswith(_POLLING):
+                    found.append(int(each))
+    return tuple(found)
 
 
 def _moved(pid: int) -> int:

@@ -233,6 +233,7 @@ class _Looking:
         self._snapshots: list[Snapshot] = []
         self.blocks = False
         self._throttled = kernel.throttled(self.worker.pid)
+        self._polling = kernel.polling_threads(self.worker.pid)
 
     async def take(self, worker: Running, *, always: bool) -> None:
         """One more; its stack too, where that is wanted `always` or the worker computes."""
@@ -317,8 +318,8 @@ class _Looking:
     async def _snapshot(self) -> Snapshot | None:
         """A brief one, of what never blocks, once something that is read of this worker has blocked."""
         worker, sockets = self.worker, self.sockets
-        seen = await self._read(lambda: _snapshot(worker, self.begun, sockets), None)
-        return _snapshot(worker, self.begun, None) if self.blocks else seen
+        seen = await self._read(lambda: _snapshot(worker, self.begun, sockets, self._polling), None)
+        return _snapshot(worker, self.begun, None, self._polling) if self.blocks else seen
 
 
 def _most_stacks(memory: tuple[int, int], processes: tuple[int, int], workers: int) -> int:
@@ -354,9 +355,11 @@ def _thread_states(
     return tuple(found[:MAX_THREADS])
 
 
-def _snapshot(each: Running, begun: float, sockets: Mapping[int, Socket] | None) -> Snapshot | None:
-    """`sockets`: its connections; None: only what never blocks is read."""
-    at, used = time.monotonic() - begun, kernel.used(each.pid, moved=sockets is not None)
+def _snapshot(
+    each: Running, begun: float, sockets: Mapping[int, Socket] | None, polling: Sequence[int]
+) -> Snapshot | None:
+    """`sockets`: its connections; None: only what never blocks is read. `polling`: threads that do not count."""
+    at, used = time.monotonic() - begun, kernel.used(each.pid, moved=sockets is not None, without=polling)
     if used is None:
         return None
     return Snapshot(

@@ -46,6 +46,8 @@ def living_ranks(workers: Sequence[tuple[str, NodeEvidence, Worker]]) -> list[Ra
     ]
     if _have_whole_groups(those, ends):
         found = [_in_one_group(each) if each.place.alone else each for each in found]
+    if any(each.place.serves for each in found):
+        found = [_behind_a_call(each) if each.place.main and each.place.what == "either" else each for each in found]
     return _behind_locks(found)
 
 
@@ -79,6 +81,11 @@ def _in_one_group(each: Rank) -> Rank:
     call = each.place.call
     given = ", ".join(one for one in call.arguments.split(", ") if one != "group=...") if call else ""
     return replace(each, place=replace(each.place, call=call and replace(call, arguments=given)))
+
+
+def _behind_a_call(each: Rank) -> Rank:
+    """Native code in which it waits may wait for a function that another rank runs."""
+    return replace(each, place=replace(each.place, what="peer"))
 
 
 def _behind_locks(living: Sequence[Rank]) -> list[Rank]:

@@ -16,7 +16,7 @@ LATE = 10.0
 """The same, for a rank that computes in native code, or in a process, in few functions of the script; and it must have
 had PATIENT times as long of a processor: on a busy machine all takes longer."""
 
-SHARE = 0.5
+SHARE = 0.3
 """Of the time: a loop of Python code is told sooner, as if it had a processor for so much at least."""
 
 THRICE = 3.1

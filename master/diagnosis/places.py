@@ -16,6 +16,7 @@ from . import signal_handlers
 from .calls import called
 from .evidence import HALTED, MAX_THREADS, SPAWNS, Blocked, Child, Ends, Frame, Snapshot, Worker, end
 from .frames import decides, deciding, is_in, script_frames, spot_of, waits_in_native_code
+from .remote_calls import runs_for_others, serving, waits_for_remote
 from .tracks import READY, STARVED, Track, is_endless, is_halted, is_heartbeat, tracks_of
 
 What = Literal[
@@ -135,6 +136,7 @@ class Place:
         locked_by: the processes that hold the lock on a file for which it, or the process for which it waits, waits.
         own_lock: the wait of native code in which it is is for a lock of its own process.
         rested: seconds for which it has made no progress.
+        serves: it runs a function for another rank.
     """
 
     what: What
@@ -152,6 +154,7 @@ class Place:
     locked_by: frozenset[int] = frozenset()
     own_lock: bool = False
     rested: float = 0.0
+    serves: bool = False
 
 
 def place(network: str, worker: Worker, ends: Ends, bar: float = 0.0) -> Place:
@@ -185,6 +188,8 @@ def place(network: str, worker: Worker, ends: Ends, bar: float = 0.0) -> Place:
     acting = main
     if what in _WAITS:
         acting, what, sure = _acting(network, worker, main, others, what, ends)
+    elif what in WAITS_FOR_RANKS and (served := serving(others)):
+        acting, what = _served(served, worker)
     elif what == "moves":
         acting = next((each for each in others if each.child and each.busy >= IDLE), main)
     stacks = acting.stacks
@@ -197,7 +202,7 @@ def place(network: str, worker: Worker, ends: Ends, bar: float = 0.0) -> Place:
     stays = works and alike and bool(outer) and not moved and not worker.spins
     little = last.moved - first.moved <= LITTLE * span
     left = acting.blocked.ends or 0.0
-    again = worker.woken > 0 or (acting.child and ENDLESS * left <= worker.quiet)
+    again = worker.woken > 0 if acting is main else ENDLESS * left <= worker.quiet
     if what == "computes" and acting is not main:
         still = False
     elif what == "computes" and 0 < worker.spins >= bar and _is_in_one_native_call(worker.snapshots):
@@ -236,9 +241,10 @@ def place(network: str, worker: Worker, ends: Ends, bar: float = 0.0) -> Place:
     on += [each.blocked for each in worker.children] if what == "child" else []
     locked_by = frozenset(pid for each in on for pid in each.holders)
     own_lock = acting.blocked.semaphore and bool(acting.frames) and waits_in_native_code(acting.frames)
-    is_main = acting is main
+    is_main, serves = acting is main, runs_for_others(others)
+    held = locked_by, own_lock
     return Place(
-        what, where, peers, still, spot, sure, wakes, is_main, call, alone, stays, share, locked_by, own_lock, rested
+        what, where, peers, still, spot, sure, wakes, is_main, call, alone, stays, share, *held, rested, serves
     )
 
 
@@ -294,6 +300,14 @@ def _acting(
     # A process that is none of its own any more may share its memory.
     sure = not ended and is_endless(main.blocked) and main.blocked.on != "terminal" and not main.blocked.shared
     return main, what, sure and (what in ("child", "loader") or _is_its_own_wait(main, what))
+
+
+def _served(served: Sequence[Track], worker: Worker) -> tuple[Track, What]:
+    """What the rank does for another one: first what may come on by itself."""
+    if working := next((each for each in served if each.busy >= IDLE), None):
+        return working, "computes"
+    found: list[tuple[Track, What]] = [(each, _wait(each, frozenset(), worker)) for each in served]
+    return min(found, key=lambda one: one[1] == "lock")
 
 
 def _is_its_own_wait(track: Track, what: What) -> bool:
@@ -392,6 +406,8 @@ def _for_ranks(track: Track) -> What | None:
         return "device"
     if waits_for_servers(track.frames):
         return "servers"
+    if waits_for_remote(track.frames):
+        return "peer"
     return "collective" if decides(track.frames, COLLECTIVES) else None
 
 

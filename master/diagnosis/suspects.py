@@ -209,6 +209,9 @@ def _judged(
     anyone = not across or any(not each.place.peers for each in waiting)
     if waiting and any(_comes_on(each) and (anyone or each.worker.rank in awaited) for each in others):
         return [_finding(each, waiting, round) for each in _roots(proven)]
+    if waiting and any(own_patience(each, least) < min(patience, PATIENT) for each in still if each not in stuck):
+        # Until a moment ago one has come on, and the others may have waited for that.
+        stuck = [each for each in stuck if each.place.sure or each in proven]
     if apart and stuck == others and len(others) > max(1, len(waiting)) and _ask_alike(others):
         # Most ask again and again whether something has come, and the few are not there.
         # Who has left that place a moment ago may be on its way.
@@ -394,6 +397,10 @@ def _all_wait(waiting: Sequence[Rank], round: int, *, whole: bool, seen: bool) -
         # What is received from anybody may come from another thread.
         unsure = unsure or (any(map(_receives_from_any, meeting)) and not all(each.place.alone for each in meeting))
         hidden = any(each.place.what == "either" for each in meeting)
+        # A rank may wait for a function that another one runs, and that one for a third.
+        unsure = unsure or (
+            any(each.place.what == "peer" for each in odd) and any(each.place.serves for each in meeting)
+        )
         # Behind a connection may be a server in another rank's process, which answers by itself.
         hidden = hidden or any(each.place.what == "peer" for each in odd)
         unsure = unsure or (hidden and _since(meeting) < PATIENT * min(each.worker.allowed for each in meeting))

@@ -2590,6 +2590,7 @@ MOVED = frozenset(
         "receives_from_wrong_neighbour",
         "record_locks_in_two_orders",
         "recursive_query_without_end",
+        "remote_call_comes_back_under_the_lock",
         "results_of_an_empty_shard_are_not_sent",
         "sampler_that_rejects_everything",
         "send_with_another_tag",

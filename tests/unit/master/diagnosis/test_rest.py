@@ -86,6 +86,9 @@ def test_a_rank_that_has_come_on_while_the_others_waited_is_given_as_much_time_a
     loads = worker(1, ELSEWHERE, on=Blocked("read", "pipe"), quiet=LONG / 2)
     assert the_one(worker(0, quiet=LONG), loads, worker(2, quiet=LONG)).kind == "standstill"
     assert the_one(worker(0, quiet=LONG), replace(loads, quiet=LONG), worker(2, quiet=LONG)).rank == 1
+    asks = [worker(rank, NATIVE, on=replace(SLEEP, ends=0.4), quiet=LONG, woken=300) for rank in (0, 1)]
+    assert the_one(*asks, worker(2, quiet=LONG)).rank == 2, "most ask for what it does not do"
+    assert the_one(asks[0], replace(asks[1], quiet=70.0, woken=60), worker(2, quiet=LONG)).kind == "standstill"
 
 
 POOL = "/usr/lib/python3.11/multiprocessing/pool.py"
@@ -155,3 +158,41 @@ def test_a_program_without_python_that_keeps_a_job_from_its_end_is_named_late(ra
     if kind != "standstill":
         assert found.strength == "strong"
         assert the_one(*ENDED, replace(rank, rested=200.0)).kind == "standstill"
+
+
+API, INTERNAL = (f"/x/site-packages/torch/distributed/rpc/{name}.py" for name in ("api", "internal"))
+RUNS = Frame(INTERNAL, 209, "_run_function")
+CALLS = (Frame(API, 842, "rpc_sync"), Frame(API, 99, "_require_initialized.<locals>.wrapper"), *NATIVE)
+
+
+def serves(*threads: ThreadState, quiet: float = LONG) -> Worker:
+    return with_threads(worker(2, quiet=quiet), *threads)
+
+
+def test_a_rank_that_runs_a_function_for_another_one_is_where_that_function_is() -> None:
+    caller, other = worker(1, CALLS, quiet=LONG), worker(0, quiet=LONG)
+    holds = thread((*ELSEWHERE[:2], RUNS), replace(LOCK, semaphore=True))
+    (found,) = judged(other, caller, serves(holds))
+    assert (found.kind, found.rank, found.strength, found.waiting) == ("deadlock", 2, "strong", (0, 1))
+    early = the_one(worker(0), worker(1, CALLS), serves(holds, quiet=70.0))
+    assert early.kind == "standstill", "the rank itself may set it free when the others come"
+    sleeps = thread((*ELSEWHERE[:2], RUNS), replace(SLEEP, ends=100.0))
+    assert judged(other, caller, replace(serves(holds, sleeps), woken=9)) == (), "it comes on"
+    forwards = thread((*CALLS, RUNS))
+    locked = with_threads(caller, thread((NATIVE[0], RUNS)))
+    (found,) = judged(other, locked, serves(forwards))
+    assert (found.rank, found.strength) == (1, "strong"), "its own function waits, and the other rank for that one"
+
+
+def test_a_call_of_another_ranks_function_is_no_operation_that_does_not_match_until_it_has_lasted_for_long() -> None:
+    assert the_one(worker(0), worker(1, CALLS), worker(2)).strength == "weak", "native code may run it"
+    (found,) = judged(*(worker(rank, CALLS if rank == 1 else ALL_REDUCE, quiet=LONG) for rank in range(3)))
+    assert (found.kind, found.rank, found.strength) == ("mismatched-collective", 1, "strong")
+
+
+def test_who_waits_in_native_code_may_wait_for_a_function_that_another_rank_runs() -> None:
+    waits, other = worker(1, NATIVE, quiet=LONG), worker(0, quiet=LONG)
+    assert the_one(other, waits, worker(2, quiet=LONG)).strength == "strong"
+    assert the_one(other, waits, serves(thread((*CALLS, RUNS)))).strength == "weak"
+    calls = worker(1, CALLS, quiet=LONG)
+    assert the_one(other, calls, serves(thread((*CALLS, RUNS)))).strength == "weak"
