@@ -104,8 +104,7 @@ def beside_master(options: Options) -> "tuple[BesideMaster, ...]":
 
 def terms(options: Options, written: Command | None = None, identity: "Identity | None" = None) -> Terms:
     """What the job's master needs, wherever it runs; `written`, `identity`: as for `setup`."""
-    command = options.command
-    own = [options.command_of(role) for role in options.roles if role.command]
+    command, own = options.command, [options.command_of(role) for role in options.roles if role.command]
     source = tuple[str, ...]()
     if not options.job_id_given and options.store.kind != "memory":
         from .source import digests  # here, because a job of one node has nobody to compare them with
@@ -132,6 +131,7 @@ def terms(options: Options, written: Command | None = None, identity: "Identity 
         on_hang=options.on_hang,
         on_straggler=options.on_straggler,
         compare_after=options.hang_timeout,
+        plan=options.plan,
         fingerprint=fingerprint,
         farewell_seconds=options.timing.close_timeout,
     )

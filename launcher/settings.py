@@ -246,6 +246,7 @@ class Options:
         roles: of the job; empty: it has none.
         node_role: the only one that this node takes; empty: any.
         servers: parameter servers; None: the job has none.
+        plan: what says how many nodes the job should have while it trains; empty: it takes all that it gets.
         platform: the platform on which a master's process starts the job's nodes; empty: it starts none.
         given: the flags that apply to every node of the job, as `--name=value` (see `join_command`).
         notes: one line for each flag of the user that does nothing here.
@@ -286,6 +287,7 @@ class Options:
     roles: tuple[Role, ...]
     node_role: str
     servers: ServerCount | None
+    plan: str
     platform: Literal["", "kubernetes"]
     output: Output
     given: tuple[str, ...]

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from .beside import BesideMaster
     from .data.clock_service import ClockService
     from .history import History
+    from .resources.plan_keeper import PlanKeeper
 
 ROW = "master"
 """Of the trace."""
@@ -130,6 +131,7 @@ class Master:
             store, keys, publisher, waits, say=say, dies=watch, heard=hear, tell=self._tell, changed=self._changed.set
         )
         self._pace = Pace()
+        self._plan: PlanKeeper | None = None
         self._servers = ServersSeen()
         self._terms = terms
         self._here = here
@@ -160,6 +162,9 @@ class Master:
                 self._changed.clear()
                 if self._controller.phase == "leading" and len(tasks) == 1:
                     tasks.append(asyncio.create_task(self._keep_ledgers(), name="master: ledgers"))
+                    if self._terms.plan:
+                        self._plan = _begin_plan(self._terms, self._controller, self._say, self._tell)
+                        beside.append(asyncio.create_task(self._plan.keep_plan(self._now, self._changed.set)))
                     beside += [asyncio.create_task(self._work_beside(each)) for each in self._beside]
                 if self._controller.phase == "ended":
                     await cancel(*beside)  # nodes leave now, which is no loss
@@ -194,8 +199,7 @@ class Master:
     @property
     def status(self) -> Status:
         """The whole job now, as far as this master knows."""
-        now = self._now()
-        status = self._controller.status(now, self.ledgers.progress)
+        status = self._controller.status(now := self._now(), self.ledgers.progress)
         steps, servers = self._pace.rate(status.round, now), self._servers.list_servers(now)
         return dataclasses.replace(status, steps=steps, parameter_servers=servers)
 
@@ -211,6 +215,8 @@ class Master:
     def stepped(self, told: Stepped) -> None:
         """Rank 0 has committed so many steps."""
         self._pace.told(told, self._now())
+        if self._plan is not None:
+            self._plan.count_steps(told, self._now())
 
     def served(self, told: NodeServers) -> None:
         """A node has told of its parameter servers."""
@@ -420,3 +426,11 @@ async def _wait(event: asyncio.Event, seconds: float | None) -> None:
             await event.wait()
     except TimeoutError:
         pass
+
+
+def _begin_plan(
+    terms: Terms, controller: Controller, say: Callable[[str], None], tell: Callable[[Event], object]
+) -> "PlanKeeper":
+    from .resources.plan_keeper import PlanKeeper  # here, because few jobs have a plan
+
+    return PlanKeeper(terms, controller, say, tell)

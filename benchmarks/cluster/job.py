@@ -22,6 +22,7 @@ from elastic_run.rendezvous.member import Fingerprint, Member
 from elastic_run.rendezvous.node_reasons import ProcessGone
 from elastic_run.rendezvous.ranks import Assignment
 from elastic_run.rendezvous.round import Policy
+from elastic_run.rendezvous.time_split import SplitUntil
 
 from .node import Node
 from .platform import Priority, SimulatedPlatform
@@ -86,6 +87,8 @@ class Story:
 class Job:
     """One job on a simulated cluster; `run` is its life."""
 
+    plan = ""
+
     def __init__(self, wants: Wants, cluster: Cluster, say: Callable[[str], None] = lambda line: None) -> None:
         self.wants = wants
         self.cluster = cluster
@@ -104,6 +107,10 @@ class Job:
         self._placed = 0
         platform = SimulatedPlatform(cluster, wants.name, wants.cpu, wants.priority, self._boot)
         self._manager = NodeManager(platform, self._say, self._loop.time, looked=lambda plan, replicas: self._look_at())
+
+    def speed(self, nodes: int) -> float:
+        """CPU-seconds of training a second with so many nodes."""
+        return float(nodes * self.wants.cpu)
 
     async def run(self) -> Story:
         """From its submission to its end."""
@@ -126,7 +133,7 @@ class Job:
 
     def _new_run(self) -> None:
         self._runs += 1
-        terms = Terms(self._policy, 3, 0, self._fingerprint)
+        terms = Terms(self._policy, 3, 0, self._fingerprint, plan=self.plan)
         memory = Memory(self._loop.time())
         name = f"{self.wants.name}/{self._runs}"
         self._controller = Controller(Keys(self.wants.name), terms, self._loop.time(), memory=memory, run=name)
@@ -137,7 +144,7 @@ class Job:
         self._timer: asyncio.TimerHandle | None = None
         self._group: set[str] = set()  # incarnations that wait for the others of their process group, or train
         self._trains_since: float | None = None
-        self._cpus = 0  # that train since then
+        self._speed = 0.0  # since then
         self._stood_since: float | None = None
         self._leaves: asyncio.TimerHandle | None = None
         self._stands: asyncio.TimerHandle | None = None
@@ -206,6 +213,7 @@ class Job:
                     | effects.Listen()
                     | effects.Unlisten()
                     | effects.FirstEvidence()
+                    | SplitUntil()
                 ):
                     pass
                 case _:
@@ -322,9 +330,10 @@ class Job:
             self.story.stood += now - self._stood_since
         self.story.trained = now if self.story.trained is None else self.story.trained
         self._trains_since, self._stood_since = now, None
-        self._cpus = len(self._assigned) * self.wants.cpu
-        self.cluster.usage.trains(self.wants.name, self._cpus, now)
-        self._finishes = self._loop.call_later(self.left / self._cpus, self._finish)
+        nodes = len(self._assigned)
+        self._speed = self.speed(nodes)
+        self.cluster.usage.trains(self.wants.name, nodes * self.wants.cpu, now)
+        self._finishes = self._loop.call_later(self.left / self._speed, self._finish)
         for incarnation in self._assigned:
             self._nodes[incarnation].stands()
 
@@ -332,7 +341,7 @@ class Job:
         if self._trains_since is None:
             return
         now = self._loop.time()
-        self.left -= (now - self._trains_since) * self._cpus
+        self.left -= (now - self._trains_since) * self._speed
         self._trains_since, self._stood_since = None, now
         self.cluster.usage.trains(self.wants.name, 0, now)
         if self._finishes is not None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from ...master.machine.parameter_servers import ServersStatus, ServerStatus
+from ...master.machine.targets import plan_words
 from ...master.status import RUNS, Node, Status
 from ...rendezvous.base.plural import plural
 from ...rendezvous.base.visible import visible
@@ -22,6 +23,7 @@ def lines(status: Status) -> Iterator[str]:
         waits = visible(str(status.next))
         within = "" if status.deadline is None else f" (at most {_span(max(0.0, status.deadline))} more)"
         yield f"  wanted: {wanted}{f'; {waits}{within}' if waits else ''}"
+        yield from (f"  plan: {visible(why)}" for why in plan_words(status.targets))
     rows = [_row(node) for node in status.nodes] + [_row(node, standby=True) for node in status.standbys]
     yield from (f"  {line}" for line in _table(rows))
     if status.returning:

@@ -131,10 +131,8 @@ FLAGS: tuple[Flag, ...] = (
             "workers (all: everybody's), counts=no lets the job succeed without it. Give the flag once for each role.",
             repeated=True,
         ),
-        _own_here(
-            "platform=kubernetes",
-            "Only for elastic-run master: it starts, replaces and stops the nodes itself, as pods of this cluster.",
-        ),
+        _own_here("platform=kubernetes", "Only for elastic-run master: it starts and stops the nodes itself, as pods."),
+        _own("plan=goodput|fixed|NAME", "What sizes the job while it trains, within --nnodes (else 1:64): by goodput."),
     ),
     *_group(
         MEETING,

@@ -19,6 +19,7 @@ from ...adapters import registry
 from ...adapters.plain import Plain
 from ...rendezvous.member import MAX_WORKER_PORTS
 from ...rendezvous.ranks import PORT_SETS
+from ...rendezvous.roles import Role
 from ...rendezvous.round import OnHang, OnStraggler, ScaleUp
 from ...rendezvous.store.endpoint import DEFAULT_PORT, MalformedEndpoint, authority, parse_endpoints
 from ...rendezvous.version import VERSION
@@ -31,6 +32,9 @@ from .output import read_output
 from .preflight import check_descriptors, check_packages
 from .rendezvous import read_conf, read_credentials, read_store, read_trust
 from .values import label, seconds, shutdown_timeout, size, whole
+
+UNSIZED = "1:64"
+"""The nodes of a job with a plan and no --nnodes."""
 
 NUMBER_DIGITS = 9
 """Of the largest number of nodes, and of workers per node."""
@@ -144,6 +148,7 @@ def parse(
         roles=declared,
         node_role=roles.node_role(declared, scanned),
         servers=_servers(scanned, command, here=here),
+        plan=_plan(scanned, nodes, declared),
         platform=_platform(scanned, workers),
         output=read_output(scanned, most, environ),
         given=given,
@@ -157,6 +162,8 @@ def parse(
 
 def _nodes(scanned: Scanned, notes: list[str]) -> Nodes:
     text, source = scanned.text("nnodes") or "", scanned.source("nnodes")
+    if scanned.text("plan") and not scanned.has("nnodes"):
+        text = UNSIZED
     match = re.fullmatch(r"\s*([0-9]+)(?::([0-9]+))?\s*", text)
     if not match:
         raise UsageError(f"{source} is neither a number nor MIN:MAX: write --nnodes=4 or --nnodes=2:8")
@@ -236,6 +243,25 @@ def _disk(scanned: Scanned) -> tuple[str, int]:
     if Path(folder).exists() and not Path(folder).is_dir():
         raise UsageError(f"{source}: {folder} is a file: name a folder")
     return str(Path(folder).absolute()), size(room, source)
+
+
+def _plan(scanned: Scanned, nodes: Nodes, declared: Sequence[Role]) -> str:
+    text, source = (scanned.text("plan") or "").strip(), scanned.source("plan")
+    if not text:
+        return ""
+    from ...master.resources.planners import NoPlanner, load  # here, because few jobs have one
+
+    try:
+        load(text)
+    except NoPlanner as error:
+        raise UsageError(f"{source}: {error}") from None
+    if declared:
+        raise UsageError(f"{source} sizes a job without roles: leave out one of it and {scanned.source('roles')}")
+    if scanned.text("scale-up") == "never":
+        raise UsageError(f"{source} changes the number of nodes, and {scanned.source('scale-up')} forbids it")
+    if nodes.minimum == nodes.maximum:
+        raise UsageError(f"{source} chooses within a span: write --nnodes=1:{max(8, nodes.maximum)}, or no --nnodes")
+    return text
 
 
 def _platform(scanned: Scanned, workers: bool) -> Literal["", "kubernetes"]:

@@ -108,10 +108,11 @@ def _head(story: Story) -> str:
     state, kind = STATES[story.state]
     script = f" of {_text(story.script)}" if story.script else ""
     reason = f"<p>{_text(story.reason)}</p>" if story.reason else ""
+    plan = f"<p>Plan: {_text(story.plan)}.</p>" if story.plan else ""
     return (
         f'<header><h1>{_text(story.job)} <span class="pill {kind}">{state}</span></h1>'
         f"<p>A job{script}, from {_moment(story.began)} to {_moment(story.until)}{'' if story.over else ' so far'}, "
-        f"for {span(story.until - story.began)}.</p>{reason}</header>"
+        f"for {span(story.until - story.began)}.</p>{reason}{plan}</header>"
     )
 
 

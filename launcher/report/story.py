@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from ...elastic_agent.workers.failure import describe
 from ...master import status
 from ...master.machine.parameter_servers import ServersStatus
+from ...master.machine.targets import plan_words
 from ...rendezvous.base.frozen import dataclass, replace
 from ...rendezvous.header import Incident
 from ...rendezvous.time_split import Split
@@ -113,6 +114,7 @@ class Story:
         suspects: what a diagnosis says of the job as it is now.
         found: what one has said so far, in order.
         servers: the parameter servers, as they were seen last.
+        plan: what the job's plan said last of its number of nodes; empty without one.
     """
 
     job: str
@@ -136,6 +138,7 @@ class Story:
     suspects: tuple[status.Diagnosis, ...] = ()
     found: tuple[Found, ...] = ()
     servers: ServersStatus = ServersStatus()
+    plan: str = ""
 
     @property
     def over(self) -> bool:
@@ -213,7 +216,8 @@ def _story(parts: Sequence[File], clocks: Mapping[str, float], run: str, now: fl
     changes = _changes(each for _, each in every if isinstance(each, Published))
     last = changes[-1] if changes else None
     snapshots = [each for _, each in every if isinstance(each, Snapshot)]
-    snapshot = max(snapshots, key=lambda each: each.unix, default=None)
+    newest_first = sorted(snapshots, key=lambda each: each.unix, reverse=True)
+    snapshot = newest_first[0] if newest_first else None
     found = _found(every)
     points = tuple(sorted((each for _, each in every if isinstance(each, Point)), key=lambda each: each.unix))
     until = max(times) if last is None or last.state not in ("open", "waiting") or now is None else max(now, *times)
@@ -239,6 +243,7 @@ def _story(parts: Sequence[File], clocks: Mapping[str, float], run: str, now: fl
         suspects=snapshot.status.diagnosis if snapshot and last and last.state == "open" else (),
         found=found,
         servers=snapshot.status.parameter_servers if snapshot else ServersStatus(),
+        plan=next((words for each in newest_first for words in plan_words(each.status.targets)), ""),
     )
 
 

@@ -28,7 +28,8 @@ from ...rendezvous.node_reasons import cut
 from ...rendezvous.ranks import Assignment
 from ...rendezvous.reasons import AwaitingReports, NoChange, Reason, RecordsLeft, StandsStill
 from ...rendezvous.round import Finish, Keep, OnHang, OnStraggler, Open, Policy, Survey, Suspend, decide, survey
-from ...rendezvous.time_split import category
+from ...rendezvous.time_split import MICROSECONDS, category
+from ...rendezvous.wire.fields import Words
 from .. import status
 from ..data.ledger import Progress
 from ..diagnosis.requests import Suspected
@@ -47,8 +48,8 @@ from .mismatches import Mismatches
 from .publication import Publication
 from .round_state import RoundState
 from .standstill import RoundNodes, Standstill
-from .targets import Targets, targets
-from .training_time import TrainingTime, since
+from .targets import PlannedSize, Target, Targets, targets
+from .training_time import Training, TrainingTime, since
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,8 @@ class Terms:
     """Seconds after which the ranks of a round are compared, and again each time after twice as long; 0: never."""
     own_failure_limit: int = 0
     """The limit for an exception of the script's own; 0: the same as for any other."""
+    plan: Words = ""
+    """What says how many nodes the job should have (`master/resources/planners/`); empty: it takes all that it gets."""
 
 
 Phase = Literal["loading", "returning", "adopting", "leading", "ended"]
@@ -106,6 +109,7 @@ class Controller:
         self._said = ""
         self._standstill = Standstill(terms.on_hang, terms.on_straggler, now, roles=bool(terms.policy.roles))
         self._targets = Targets()
+        self._planned: Target | None = None
         self._training = TrainingTime()
         self._data_left = ""  # of the round, by workers that have succeeded
         self._next: tuple[Reason, float | None] = (NoChange(), None)  # what it waits for, and until when
@@ -131,6 +135,8 @@ class Controller:
                 self._diagnose(event)
             case events.DataLeft(what):
                 self._data_left = what
+            case events.Planned(nodes, why):
+                self._planned = Target("", nodes, PlannedSize(why))
             case events.Look():
                 self._look()
             case _:
@@ -169,6 +175,14 @@ class Controller:
                 ranks = self.round.ranks[each.incarnation]
                 told.update(ranks[local] for local in read_ranks(each.report.ended) if local < len(ranks))
         return frozenset(told)
+
+    def training(self, now: float) -> Training:
+        """How the job trains now."""
+        members = self._membership.by_incarnation
+        found = [members.get(each) for each in self.round.current.nodes]
+        repeated = self._training.until(now).split.wasted_progress_from_disruption / MICROSECONDS
+        in_place = bool(found) and all(each is not None and each.report.keeps for each in found)
+        return Training(self._training.trains, in_place, repeated)
 
     def status(self, now: float, datasets: Sequence[Progress] = ()) -> Status:
         """The whole job now; its ledgers say how far `datasets` are."""
@@ -359,7 +373,12 @@ class Controller:
     def _aim(self, *, finishing: bool) -> None:
         """Has the targets written where they have changed."""
         ended = self.header.state if self.header and self.header.final else None
-        found = Targets(targets(self.round.current, self._terms.policy, finishing=finishing, ended=ended))
+        if self._terms.plan and self._planned is None and not ended:
+            return  # what an earlier master has written holds until the plan of this one begins with what there is
+        wanted = targets(
+            self.round.current, self._terms.policy, finishing=finishing, ended=ended, planned=self._planned
+        )
+        found = Targets(wanted)
         if found != self._targets:
             self._do(found)
         self._targets = found

@@ -174,6 +174,14 @@ class DataLeft:
 
 
 @dataclass(frozen=True, slots=True)
+class Planned:
+    """The job's plan (`master/resources/`) says how many nodes it should have, and why."""
+
+    nodes: Number
+    why: Words
+
+
+@dataclass(frozen=True, slots=True)
 class Look:
     """Time has passed, or something has happened: decide."""
 
@@ -181,4 +189,6 @@ class Look:
 MembershipEvent = Registered | Unregistered | StoreAway | Died | Answered | Evicted | Refused
 """What the membership changes by (`membership.py`)."""
 
-Event = MembershipEvent | WatchedTo | Found | SuccessesRead | Abandoned | Published | Diagnosed | DataLeft | Look
+Event = (
+    MembershipEvent | WatchedTo | Found | SuccessesRead | Abandoned | Published | Diagnosed | DataLeft | Planned | Look
+)

@@ -13,8 +13,16 @@ from ...rendezvous.header import HeaderState
 from ...rendezvous.reasons import Finishing, JobOver, KeepsItsSize, MayHave, TargetReason
 from ...rendezvous.roles import MAX_ROLES
 from ...rendezvous.round import Policy, Round
-from ...rendezvous.wire.fields import Name, Number
+from ...rendezvous.wire.fields import Name, Number, Sentence, Words
 from ...rendezvous.wire.values import Count, Malformed, decode, encode
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedSize(Sentence):
+    """The job's plan says so (`--plan`): `why`, which begins with the number."""
+
+    why: Words
+    words = "{0.why}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +36,7 @@ class Target:
 
     role: Name
     count: Number
-    reason: TargetReason
+    reason: TargetReason | PlannedSize
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +44,11 @@ class Targets:
     """All of a job's, as they lie in the store: one, or one for each role in the declared order."""
 
     wanted: Annotated[tuple[Target, ...], Count(MAX_ROLES)] = ()
+
+
+def plan_words(wanted: Sequence[Target]) -> list[str]:
+    """What the job's plan says of its number of nodes, in a sentence; none where it has no plan."""
+    return [str(each.reason) for each in wanted if isinstance(each.reason, PlannedSize)]
 
 
 def read_targets(value: bytes, roles: Sequence[str]) -> Targets:
@@ -46,13 +59,21 @@ def read_targets(value: bytes, roles: Sequence[str]) -> Targets:
     return found
 
 
-def targets(current: Round, policy: Policy, *, finishing: bool, ended: HeaderState | None = None) -> tuple[Target, ...]:
+def targets(
+    current: Round,
+    policy: Policy,
+    *,
+    finishing: bool,
+    ended: HeaderState | None = None,
+    planned: Target | None = None,
+) -> tuple[Target, ...]:
     """One target, or one for each role in the declared order.
 
     Args:
         current, policy: as in `round.decide`.
         finishing: as in `round.Survey`.
         ended: how the job has ended; None while it continues.
+        planned: what the job's plan says; None where it has none, or has roles.
     """
     spans = [(role.name, role.min_nodes, role.max_nodes) for role in policy.roles]
     if not spans:
@@ -64,4 +85,6 @@ def targets(current: Round, policy: Policy, *, finishing: bool, ended: HeaderSta
         return tuple(Target(role, has[role], Finishing(current.number)) for role, _, _ in spans)
     if current.running and policy.scale_up == "never":
         return tuple(Target(role, has[role], KeepsItsSize()) for role, _, _ in spans)
+    if planned and not policy.roles:
+        return (planned,)
     return tuple(Target(role, most, MayHave(role, least, most)) for role, least, most in spans)

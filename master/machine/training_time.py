@@ -37,6 +37,21 @@ class Goodput:
         return max(0.0, self.trained - self.split.wasted_progress_from_disruption / MICROSECONDS) / self.elapsed
 
 
+@dataclass(frozen=True, slots=True)
+class Training:
+    """How a job trains at one moment.
+
+    Attributes:
+        running: all workers of its round run.
+        in_place: they keep their process in a change.
+        repeated: seconds of training that were lost and made again, since the job began.
+    """
+
+    running: bool
+    in_place: bool
+    repeated: float
+
+
 class TrainingTime:
     """Adds up `Goodput`: at each time the job is in one category. A new master continues with what the header says.
 
@@ -136,6 +151,11 @@ class TrainingTime:
     def until(self, now: float) -> Goodput:
         """What it comes to by now."""
         return Goodput.of(self._by(now)[0])
+
+    @property
+    def trains(self) -> bool:
+        """All workers of the round run, and make progress."""
+        return self._now == "productive"
 
     def _by(self, now: float) -> tuple[Split, int | None]:
         """The split, and what is at risk."""

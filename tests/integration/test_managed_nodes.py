@@ -29,6 +29,7 @@ from elastic_run.rendezvous.store.etcd.etcd_store import EtcdStore
 from elastic_run.rendezvous.wire.values import decode
 
 from .cluster import command_line, seal
+from .commands import run
 from .conftest import Cluster
 from .local_nodes import PLACES
 
@@ -42,16 +43,30 @@ while not (pathlib.Path(sys.argv[1]).exists() or pathlib.Path(f"{sys.argv[1]}.{o
 sys.exit(int(sys.argv[2]))
 """
 
+WAITS = """
+import os, pathlib, sys, time
+from elastic_run.adapters.client import steps
+
+steps.EACH = 0.1  # it tells of its steps more often, so that it is measured sooner
+world, counter = int(os.environ["WORLD_SIZE"]), steps.Steps()
+print(f"rank {os.environ['RANK']} of {world}", flush=True)
+while not pathlib.Path(sys.argv[1]).exists():
+    time.sleep(0.03 if world <= 2 else 0.09)  # a third worker is in another rack
+    counter.committed()
+"""
+
 
 class Managed:
     """A master with its nodes."""
 
-    def __init__(self, folder: Path, endpoint: str, *flags: str, code: int = 0, places: int = 1000) -> None:
+    def __init__(
+        self, folder: Path, endpoint: str, *flags: str, code: int = 0, places: int = 1000, source: str = HELD
+    ) -> None:
         self.job = folder.name
         self.release = folder / "release"
         self._log = folder / "log"
         script = folder / "held.py"
-        script.write_text(HELD)
+        script.write_text(source)
         times = "--rdzv-conf=last_call_timeout=0,settle=0,scale_up_interval=0,lease_ttl=3"
         words = [
             "master",
@@ -239,6 +254,20 @@ def test_a_script_that_fails_ends_the_job_and_nothing_is_started_again(
     job.wait_for(r"rank \d of 2", 2)
     assert job.finish() == 1, job.text
     assert job.text.count("1 worker here") == 2, "each node was started once"
+
+
+def test_a_job_grows_to_the_number_of_nodes_that_does_most_and_stays_there(
+    tmp_path: Path, etcd: Cluster, started: list[Managed]
+) -> None:
+    job = Managed(tmp_path, etcd.endpoint, "--nnodes=1:3", "--plan=goodput:cap=1", source=WAITS)
+    started.append(job)
+    job.wait_for(r"the job's plan: 2 nodes: 1 more node would cost \d+ %, by what 1, 2 and 3 nodes did")
+    job.wait_for(r"rank \d of 2", 4)
+    worlds = re.findall(r"rank 0 of (\d)", job.text)
+    assert worlds == ["1", "2", "3", "2"] and len(job.nodes()) == 2, job.text
+    status = run("status", f"--rdzv-endpoint=http://{etcd.endpoint}", f"--rdzv-id={job.job}")
+    assert re.search(r"wanted: nodes 2\b.*\n  plan: 2 nodes: 1 more node would", status.stdout), status
+    assert job.finish() == 0, job.text
 
 
 def test_an_agent_has_no_platform() -> None:

@@ -15,6 +15,7 @@ from elastic_run.master.machine.parameter_servers import (
     ServerStatus,
     TableMeasure,
 )
+from elastic_run.master.machine.targets import PlannedSize, Target
 
 from ....doubles.statuses import STATUS
 
@@ -33,6 +34,12 @@ job job: trains in round 2 for 11 s, 4 workers (rank 3 on node b exited with cod
   data images: 40 of 100 shards done, 6 leased, about 12 s left
   11 s ago, round 1: rank 3 on node b exited with code 1: ValueError: no"""
     )
+
+
+def test_a_job_with_a_plan_says_why_it_has_so_many_nodes() -> None:
+    why = "2 nodes: 1 more node would add 3 %, by what 1 and 2 nodes did"
+    found = list(lines(dataclasses.replace(STATUS, targets=(Target("", 2, PlannedSize(why)),))))
+    assert found[2] == f"  plan: {why}"
 
 
 def test_parameter_servers_are_a_table_with_who_waits_for_them() -> None:

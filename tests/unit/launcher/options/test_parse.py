@@ -573,6 +573,17 @@ def test_joining_nodes_are_admitted_at_once_at_a_commit_or_never() -> None:
     assert "did you mean never?" in refusal("--scale-up=nevver")
 
 
+def test_a_plan_chooses_within_a_span_that_has_a_default() -> None:
+    assert options().plan == "" and str(options().nodes) == "1"
+    assert options("--plan=goodput --nnodes=2:8").plan == "goodput"
+    assert str(options("--plan=goodput:batch=job").nodes) == "1:64"
+    assert "--plan=goodput:batch=job" in options("--plan=goodput:batch=job").given
+    assert "write --nnodes=1:8" in refusal("--plan=goodput --nnodes=4")
+    assert "without roles" in refusal("--plan=goodput --roles=ps:1,worker:1:4")
+    assert "--scale-up=never forbids it" in refusal("--plan=goodput --nnodes=1:4 --scale-up=never")
+    assert "there is no plan 'goodputt'" in refusal("--plan=goodputt --nnodes=1:4")
+
+
 def test_signals_are_named() -> None:
     assert options().signals == (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
     assert options("--signals-to-handle=SIGTERM,SIGUSR1").signals == (signal.SIGTERM, signal.SIGUSR1)

@@ -40,7 +40,9 @@ from elastic_run.master.machine.parameter_servers import (
     ServersStatus,
     ServerStatus,
 )
+from elastic_run.master.machine.targets import PlannedSize, Target
 from elastic_run.master.status import Diagnosis
+from elastic_run.rendezvous.reasons import JobOver
 from elastic_run.rendezvous.time_split import CATEGORIES, Split
 
 from ....doubles.statuses import STATUS
@@ -355,6 +357,18 @@ def test_the_page_has_throughput_below_the_size_of_the_world() -> None:
 def test_the_goodput_of_the_page_is_that_of_the_summary_though_the_script_tells_of_spans() -> None:
     spent = Split(productive=60, data_loading=30, wasted_progress_from_disruption=10)
     assert "<b>90.0 %</b><span>goodput</span>" in body(dataclasses.replace(story(), split=spent))
+
+
+def test_what_the_plan_said_last_is_on_the_page_of_a_job_that_is_over() -> None:
+    records = job()["a"]
+    snapshot = [each for each in records if isinstance(each, Snapshot)][-1]
+    plans = [Target("", nodes, PlannedSize(f"{nodes} nodes: 1 more node would add <3 %")) for nodes in (1, 2)]
+    seen = [
+        Snapshot(snapshot.unix + number, dataclasses.replace(snapshot.status, targets=(target,)))
+        for number, target in enumerate((*plans, Target("", 0, JobOver("succeeded"))), 1)
+    ]
+    made = page(story(*files(a=[*records, *seen])))
+    assert "<p>Plan: 2 nodes: 1 more node would add &lt;3 %.</p>" in made and "Plan:" not in page(story())
 
 
 def test_parameter_servers_and_who_waits_for_them_are_on_the_page() -> None:

@@ -228,6 +228,23 @@ def test_nothing_is_decided_before_what_an_earlier_master_left_is_known() -> Non
         controller.on(events.Look(), 0.0)
 
 
+def test_a_master_with_a_plan_writes_no_target_before_its_plan_has_begun() -> None:
+    controller = made(dataclasses.replace(TERMS, policy=Policy(1, 8), plan="goodput"))
+
+    def targets() -> list[tuple[int, str]]:
+        found = [each for each in controller.on(events.Look(), 1.0) if isinstance(each, Targets)]
+        return [(each.wanted[0].count, str(each.wanted[0].reason)) for each in found]
+
+    controller.on(NOTHING_FOUND, 0.0)
+    assert targets() == [], "what an earlier master has written holds: the most nodes would be started else"
+    controller.on(events.Planned(1, "1 node until it is measured"), 1.0)
+    assert targets() == [(1, "1 node until it is measured")]
+    assert targets() == []
+    controller.on(events.Planned(2, "2 nodes, to see what they do"), 2.0)
+    assert targets() == [(2, "2 nodes, to see what they do")]
+    assert controller.status(2.0).targets[0].count == 2
+
+
 def test_ranks_have_ended_whichever_round_their_worker_was_started_for() -> None:
     roles = (Role("worker", 1, 2, on_loss="one"),)
     controller = made(Terms(Policy(min_nodes=1, max_nodes=2, roles=roles), 3, 0, FINGERPRINT))

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from elastic_run.master.machine.targets import Target, Targets, read_targets
+from elastic_run.master.machine.targets import PlannedSize, Target, Targets, plan_words, read_targets
 from elastic_run.master.machine.targets import targets as targets_of
 from elastic_run.rendezvous.header import HeaderState
 from elastic_run.rendezvous.member import Exit, Fingerprint, Member, Report
@@ -66,6 +66,17 @@ def test_a_job_that_is_not_to_grow_wants_the_nodes_that_it_has_and_before_its_fi
     assert targets(members, running("a", "b"), never) == (Target("", 2, KeepsItsSize()),)
     assert targets(members[:1], running("a", "b"), never) == (Target("", 2, KeepsItsSize()),)
     assert targets((), Round(0, (), False, 0.0), never) == (Target("", 8, MayHave("", 2, 8)),)
+
+
+def test_a_plan_says_how_many_a_job_wants_until_it_finishes_and_roles_have_none() -> None:
+    plan = Target("", 4, PlannedSize("4 nodes: 1 more node would add 3 %, by what 2, 4 and 8 nodes did"))
+    now = running("a", "b")
+    assert targets_of(now, POLICY, finishing=False, planned=plan) == (plan,)
+    assert targets_of(now, POLICY, finishing=True, planned=plan) == (Target("", 2, Finishing(3)),)
+    assert targets_of(now, POLICY, finishing=False, ended="failed", planned=plan) == (Target("", 0, JobOver("failed")),)
+    assert [each.count for each in targets_of(now, WITH_ROLES, finishing=False, planned=plan)] == [1, 4, 1]
+    assert plan_words([plan]) == ["4 nodes: 1 more node would add 3 %, by what 2, 4 and 8 nodes did"]
+    assert read_targets(encode(Targets((plan,))), [""]) == Targets((plan,))
 
 
 def test_a_job_that_is_finishing_wants_no_more_nodes_than_it_has() -> None:
