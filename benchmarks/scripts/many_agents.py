@@ -313,6 +313,7 @@ class NoWorkerServer:
     """Nobody asks."""
 
     address = ""
+    memory = None
 
     def __init__(self) -> None:
         self.calls: Counter[int] = Counter()

@@ -223,10 +223,10 @@ def _servers(scanned: Scanned, command: Command, *, here: bool) -> ServerCount |
         raise UsageError(f"{every}: each checkpoint has all rows: write --ps-checkpoint-every=1 or more")
     if not folder and scanned.has("ps-checkpoint-every"):
         raise UsageError(f"{every} says when, and not where: write --ps-checkpoint=DIR as well")
-    if here:
-        check_packages(source, ("numpy", "numba"), command.python, Path.cwd())
     memory = size(scanned.text("ps-memory") or "", scanned.source("ps-memory")) if scanned.has("ps-memory") else 0
     disk, room = _disk(scanned)
+    if here:
+        check_packages(source, ("numpy", "numba"), command.python, Path.cwd())
     return ServerCount(
         least, most, replicas, folder and str(Path(folder).absolute()), seconds_between, memory, disk, room
     )
