@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from elastic_run.master.diagnosis.evidence import Blocked, Child, Frame, ThreadState, Worker
+from elastic_run.master.diagnosis.evidence import Blocked, Child, Frame, Socket, ThreadState, Worker
 
 from .looked_at import (
     ALL_REDUCE,
@@ -158,6 +158,19 @@ def test_a_program_without_python_that_keeps_a_job_from_its_end_is_named_late(ra
     if kind != "standstill":
         assert found.strength == "strong"
         assert the_one(*ENDED, replace(rank, rested=200.0)).kind == "standstill"
+
+
+def test_who_waits_for_the_store_in_its_own_process_as_others_do_waits_for_a_rank() -> None:
+    def asks(rank: int, *more: Socket) -> Worker:
+        client = Socket(f"127.0.0.1:{400 + rank}", "127.0.0.1:29500")
+        on = Blocked("poll", "socket", client.remote, (client,))
+        return worker(rank, NATIVE, on=on, quiet=LONG, connections=(client, *more))
+
+    host = asks(0, *(Socket("127.0.0.1:29500", f"127.0.0.1:{400 + rank}") for rank in range(3)))
+    found = the_one(host, asks(1), worker(2, quiet=LONG))
+    assert (found.kind, found.rank, found.waiting) == ("mismatched-collective", 2, (0, 1))
+    found = the_one(host, worker(1, quiet=LONG), worker(2, quiet=LONG))
+    assert (found.kind, found.rank) == ("silent-server", 0), "nobody else waits for what is in its process"
 
 
 API, INTERNAL = (f"/x/site-packages/torch/distributed/rpc/{name}.py" for name in ("api", "internal"))
