@@ -105,7 +105,7 @@ POLL = 10.0
 """Seconds: who waits for a rank, for so long at most at a time, asks again, and is woken up by that."""
 
 NAPS = 5.0
-"""Times as long as one sleep, who sleeps again and again has been quiet: of sleeps that grow, the last is half of all."""
+"""Times as long as one sleep, a rank that repeats it has been quiet: of sleeps that grow, the last is half of all."""
 
 SETTLED = 1.5
 """Times as long as a worker must have been quiet, who stands still has not run: it may have taken light steps."""
