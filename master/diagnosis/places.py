@@ -104,6 +104,9 @@ WOKEN = 2
 POLL = 10.0
 """Seconds: who waits for a rank, for so long at most at a time, asks again, and is woken up by that."""
 
+NAPS = 5.0
+"""Times as long as one sleep, a rank that repeats it has been quiet: of sleeps that grow, the last is half of all."""
+
 SETTLED = 1.5
 """Times as long as a worker must have been quiet, who stands still has not run: it may have taken light steps."""
 
@@ -202,7 +205,8 @@ def place(network: str, worker: Worker, ends: Ends, bar: float = 0.0) -> Place:
     stays = works and alike and bool(outer) and not moved and not worker.spins
     little = last.moved - first.moved <= LITTLE * span
     left = acting.blocked.ends or 0.0
-    again = worker.woken > 0 if acting is main else ENDLESS * left <= worker.quiet
+    naps = worker.woken > 0 and NAPS * (left + (worker.rested or 0.0)) <= worker.quiet
+    again = naps if acting is main else ENDLESS * left <= worker.quiet
     if what == "computes" and acting is not main:
         still = False
     elif what == "computes" and 0 < worker.spins >= bar and _is_in_one_native_call(worker.snapshots):

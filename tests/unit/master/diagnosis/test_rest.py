@@ -34,6 +34,13 @@ def test_a_rank_that_sleeps_between_its_steps_is_named_only_when_the_others_have
     assert the_one(asks, NAPS).rank == 2, "who asks again and again wakes up, and waits"
 
 
+def test_a_rank_whose_sleeps_grow_comes_on_and_one_that_sleeps_as_long_each_time_does_not() -> None:
+    sleeps = worker(1, NATIVE, on=replace(SLEEP, ends=40.0), quiet=LONG, rested=20.0, woken=6)
+    assert judged(worker(0, quiet=LONG), replace(sleeps, rested=60.0), worker(2, quiet=LONG)) == ()
+    found = the_one(worker(0, quiet=LONG), sleeps, worker(2, quiet=LONG))
+    assert (found.kind, found.rank, found.strength) == ("sleeps", 1, "strong")
+
+
 def test_ranks_that_have_run_a_moment_ago_are_not_in_operations_that_do_not_match() -> None:
     steps = [worker(rank, BARRIER if rank == 1 else ALL_REDUCE, rested=40.0) for rank in range(3)]
     assert judged(*steps) == ()
