@@ -85,7 +85,8 @@ def on_disk(tables: Tables, name: str) -> int:
 def test_a_record_is_what_arrays_have_of_a_row_one_after_the_other_and_a_checksum() -> None:
     arrays = [np.zeros((1, 3), np.float32), np.zeros((1, 3), np.float32), np.zeros(1, np.int64)]
     record = describe_record(arrays)
-    offsets = [record.fields[name][1] for name in ("f0", "f1", "f2", "checksum")]  # pyright: ignore[reportOptionalSubscript]
+    assert record.fields is not None
+    offsets = [int(record.fields[name][1]) for name in ("f0", "f1", "f2", "checksum")]
     assert (offsets, record.itemsize) == ([0, 12, 24, 32], 40)
     assert describe_record(arrays[:1]).itemsize == 24
 
@@ -333,7 +334,11 @@ async def test_others_are_answered_while_rows_of_a_request_are_read_from_disk(
     monkeypatch.setattr(RecordFile, "read_ahead", wait)
     orders = ServerOrders(table_of_one(""), "only")
     disk = DiskLimit(tmp_path, MUCH)
-    process = ServedMachine(orders, 500_000, lambda local, *_: told.append(local), None, disk)
+
+    def hear(local: str, *_: Any) -> None:
+        told.append(local)
+
+    process = ServedMachine(orders, 500_000, hear, None, disk)
     servers = await process.listen()
     process.say_ready()
     table = table_of_one(told[0])
