@@ -10,6 +10,7 @@ The disk is read before a row changes, and written before a frame is taken: a di
 are, in memory. One that cannot give back what it has taken ends the server.
 """
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -18,7 +19,7 @@ from . import kernels, record_loops
 from .number_stack import NumberStack
 from .record_file import NO_POSITIONS, DiskRefused, RecordFile
 from .reserved_memory import give_back, reserve
-from .row_memory import CHUNK, RowMemory, TableFull
+from .row_memory import RowMemory, TableFull
 from .server_events import Array
 
 LEAST_BYTES = 32
@@ -27,16 +28,26 @@ LEAST_BYTES = 32
 FRAME_BYTES = 17
 """Of a frame, beside the numbers."""
 
+CHUNK_BYTES = 1 << 22
+"""That are read or written at a time."""
+
 WHERE_BYTES = 8
 """Of a row, wherever it is."""
+
+
+def _item_bytes(array: Array) -> int:
+    return array.itemsize * math.prod(array.shape[1:])
 
 
 def describe_record(arrays: Sequence[Array]) -> np.dtype[np.void]:
     """How the numbers of a row lie in a record: each array's, one after the other, then its checksum (pure)."""
     fields = [(f"f{place}", each.dtype, each.shape[1:]) for place, each in enumerate(arrays)]
-    size = sum(np.dtype((dtype, shape)).itemsize for _, dtype, shape in fields)
-    rest = -size % 8
+    rest = -sum(_item_bytes(each) for each in arrays) % 8
     return np.dtype([*fields, ("rest", np.uint8, (rest,)), ("checksum", np.uint64)])
+
+
+WINDOW = 1 << 16
+"""Frames that the hand passes, or that are given back, at a time."""
 
 
 class BufferPool:
@@ -48,6 +59,7 @@ class BufferPool:
         ids: of each row.
 
     Attributes:
+        chunk: rows that are read or written at a time.
         frame_bytes: that a row takes in memory, more than on disk.
         file: of the records.
         used: frames that have rows.
@@ -61,8 +73,9 @@ class BufferPool:
         self._arrays = tuple(arrays)
         self._ids = ids
         self._record = describe_record(arrays)
+        self.chunk = max(1, CHUNK_BYTES // self._record.itemsize)
         self.file = RecordFile(memory.space, self._record.itemsize)
-        self.frame_bytes = sum(each.itemsize * int(np.prod(each.shape[1:])) for each in arrays) + FRAME_BYTES
+        self.frame_bytes = sum(_item_bytes(each) for each in arrays) + FRAME_BYTES
         self.used = 0
         self.read = 0
         self._end = 0  # the frame after the last that was ever used
@@ -82,7 +95,7 @@ class BufferPool:
     @property
     def most_at_once(self) -> int:
         """Rows that may be put into memory at a time."""
-        return max(1, min(CHUNK, len(self._owner) // 4))
+        return max(1, min(self.chunk, len(self._owner) // 4))
 
     def count_on_disk(self, rows: Array) -> int:
         """Of these; -1 is none."""
@@ -99,7 +112,7 @@ class BufferPool:
             hits = self._hits[here]
             self._hits[here] = record_loops.PINNED
             try:
-                for chunk in _cut(missing):
+                for chunk in self._cut(missing):
                     self._admit(chunk, self._read(chunk), record_loops.PINNED, self.find_frames(len(chunk)))
             finally:
                 self._hits[here] = hits
@@ -175,7 +188,7 @@ class BufferPool:
         frames = np.empty(len(rows), np.int64)
         missing = record_loops.locate_rows(self._where, self._hits, rows, frames)
         kernels.gather_rows(self._arrays[0], np.maximum(frames, 0) if missing else frames, out)
-        for chunk in _cut(np.flatnonzero(frames == record_loops.ON_DISK)) if missing else ():
+        for chunk in self._cut(np.flatnonzero(frames == record_loops.ON_DISK)) if missing else ():
             where = self._where[rows[chunk]]
             there, again = chunk[where < 0], chunk[where > 0]  # twice among them
             out[again] = self._arrays[0][where[where > 0] - 1]
@@ -197,7 +210,7 @@ class BufferPool:
         copies = [np.empty((len(rows), *each.shape[1:]), each.dtype) for each in self._arrays]
         for each, own in zip(copies, self._arrays, strict=True):
             each[here] = own[where[here] - 1]
-        for chunk in _cut(there):
+        for chunk in self._cut(there):
             records = self._read(rows[chunk])
             for place, each in enumerate(copies):
                 each[chunk] = records[f"f{place}"]
@@ -210,7 +223,7 @@ class BufferPool:
 
     def trim(self) -> None:
         """Moves rows out of the last frames into free ones before them, and gives the memory of these back."""
-        last = max(self.used, self._end - 4 * CHUNK)
+        last = max(self.used, self._end - WINDOW)
         high = last + np.flatnonzero(self._owner[last : self._end])
         free = np.flatnonzero(self._owner[:last] == 0)
         low, free = free[: len(high)], free[len(high) :]
@@ -229,10 +242,10 @@ class BufferPool:
         """Writes rows that were not used for a while to disk, and frees their frames. How many: at most `count`, and
         what the hand finds as it goes round once; with `once`, some of the way."""
         done = 0
-        left = min(self._end, 4 * CHUNK) if once else self._end
+        left = min(self._end, WINDOW) if once else self._end
         while left > 0 and done < count:
-            chosen = np.empty(min(CHUNK, count - done), np.int64)
-            steps = min(left, 4 * CHUNK)
+            chosen = np.empty(min(self.chunk, count - done), np.int64)
+            steps = min(left, WINDOW)
             left -= steps
             found, self._hand = record_loops.choose_cold(
                 self._owner[: self._end], self._hits, self._hand, steps, chosen
@@ -263,6 +276,5 @@ class BufferPool:
         self._release(frames)
         return len(frames)
 
-
-def _cut(rows: Array) -> list[Array]:
-    return [rows[first : first + CHUNK] for first in range(0, len(rows), CHUNK)]
+    def _cut(self, rows: Array) -> list[Array]:
+        return [rows[first : first + self.chunk] for first in range(0, len(rows), self.chunk)]

@@ -5,9 +5,6 @@ from typing import Protocol
 from . import record_loops
 from .record_file import DiskLimit, DiskSpace, RecordFile
 
-CHUNK = 16_384
-"""Rows that are read or written at a time."""
-
 LOW = 8
 """Of so many parts of the memory one is made free when less than half of that is; of the disk, no new row gets one."""
 
@@ -25,6 +22,7 @@ class Pool(Protocol):
     used: int
     file: RecordFile
     frame_bytes: int
+    chunk: int
 
     @property
     def spare_bytes(self) -> int:
@@ -153,7 +151,7 @@ class RowMemory:
         wanted, pools = self.taken - self.limit + self.limit // LOW, self._pools
         for pool in pools:
             if wanted > 0:
-                wanted -= pool.frame_bytes * pool.spill(min(CHUNK, -(-wanted // pool.frame_bytes)), once=True)
+                wanted -= pool.frame_bytes * pool.spill(min(pool.chunk, -(-wanted // pool.frame_bytes)), once=True)
         if self._holds_too_much:
             max(pools, key=lambda pool: pool.spare_bytes).trim()
         if self.space.failure:

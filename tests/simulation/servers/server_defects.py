@@ -246,8 +246,8 @@ SERVER_DEFECTS: tuple[ServerDefect, ...] = (
         "bare-rows: a copy has the rows without what their optimizer keeps",
         Edit(
             ROWS,
-            "for own, part in zip(mine, parts, strict=True): own[rows] = part",
-            "for own, part in zip(mine[:1], parts[:1], strict=True): own[rows] = part",
+            "for own, part in zip(numbers, parts[: len(numbers)], strict=True): own[at] = part[some]",
+            "for own, part in zip(numbers[:1], parts[:1], strict=True): own[at] = part[some]",
         ),
         EQUAL,
         9,

@@ -19,6 +19,8 @@ from elastic_run.adapters.servers import record_file
 from elastic_run.adapters.servers.buffer_pool import describe_record
 from elastic_run.adapters.servers.job_servers import ServerOrders
 from elastic_run.adapters.servers.kernels import write_slots
+from elastic_run.adapters.servers.marks import Marks
+from elastic_run.adapters.servers.part_files import PartReader, write_part
 from elastic_run.adapters.servers.part_saver import PartSaver
 from elastic_run.adapters.servers.record_file import DiskLimit, RecordFile, RowsUnreadable
 from elastic_run.adapters.servers.requests import PushSource
@@ -83,7 +85,8 @@ def on_disk(tables: Tables, name: str) -> int:
 def test_a_record_is_what_arrays_have_of_a_row_one_after_the_other_and_a_checksum() -> None:
     arrays = [np.zeros((1, 3), np.float32), np.zeros((1, 3), np.float32), np.zeros(1, np.int64)]
     record = describe_record(arrays)
-    offsets = [record.fields[name][1] for name in ("f0", "f1", "f2", "checksum")]  # pyright: ignore[reportOptionalSubscript]
+    assert record.fields is not None
+    offsets = [int(record.fields[name][1]) for name in ("f0", "f1", "f2", "checksum")]
     assert (offsets, record.itemsize) == ([0, 12, 24, 32], 40)
     assert describe_record(arrays[:1]).itemsize == 24
 
@@ -269,6 +272,23 @@ async def test_a_part_of_a_checkpoint_has_what_was_on_disk_when_it_was_ordered(t
     assert tables.shared.space.taken <= taken  # what was kept for the copy is written again
 
 
+def test_a_part_of_a_checkpoint_goes_through_little_memory_there_and_back(tmp_path: Path) -> None:
+    spec, numbers = TableSpec("t", 256, Adam(), Normal(), evict=LeastRecent(rows=4 * SLOTS)), np.random.default_rng(5)
+    saved, marks = limited(tmp_path, memory=500_000), Marks()
+    saved.open_table(spec)
+    for at in range(60):
+        ids = np.unique(numbers.integers(0, 2_000, 60))
+        push(saved, "t", ids, numbers.standard_normal((len(ids), 256)).astype(np.float32), at)
+    write_part(tmp_path / "part", 7, ALL_SLOTS, saved, marks)
+    restored = limited(tmp_path, memory=500_000)
+    PartReader(7, ALL_SLOTS, restored, Marks()).read_part(tmp_path / "part")
+    assert all_rows(restored, "t") == all_rows(saved, "t")
+    for each in (saved, restored):
+        assert on_disk(each, "t") > 1_000
+        assert each.shared is not None
+        assert each.shared.taken <= 500_000
+
+
 def test_a_checkpoint_for_which_the_disk_has_no_room_is_to_be_given_up(tmp_path: Path) -> None:
     tables, ids = limited(tmp_path, disk=350_000), np.arange(1_200)
     tables.open_table(TableSpec("t", 64, SGD(1.0), Normal(std=0.0)))
@@ -314,7 +334,11 @@ async def test_others_are_answered_while_rows_of_a_request_are_read_from_disk(
     monkeypatch.setattr(RecordFile, "read_ahead", wait)
     orders = ServerOrders(table_of_one(""), "only")
     disk = DiskLimit(tmp_path, MUCH)
-    process = ServedMachine(orders, 500_000, lambda local, *_: told.append(local), None, disk)
+
+    def hear(local: str, *_: Any) -> None:
+        told.append(local)
+
+    process = ServedMachine(orders, 500_000, hear, None, disk)
     servers = await process.listen()
     process.say_ready()
     table = table_of_one(told[0])
@@ -339,18 +363,18 @@ def test_ids_alone_may_not_fill_the_memory(tmp_path: Path) -> None:
 
 
 def test_frames_give_their_memory_back_where_ids_need_it(tmp_path: Path) -> None:
-    tables = limited(tmp_path, 60_000_000, 1 << 28)
+    tables = limited(tmp_path, 30_000_000, 1 << 28)
     tables.open_table(TableSpec("t", 64, SGD(1.0), Normal(std=0.0)))
     (rows,), shared = tables.list_rows(), tables.shared
     assert rows.pool is not None
     assert shared is not None
     ones = np.full((10_000, 64), -1.0, np.float32)
-    for first in range(0, 520_000, len(ones)):
+    for first in range(0, 260_000, len(ones)):
         push(tables, "t", np.arange(first, first + len(ones)), ones)
         while shared.is_short and shared.make_some_room():
             pass
         assert shared.taken + rows.pool.spare_bytes <= 1.1 * shared.limit
-    for first in range(0, 520_000, 130_000):
+    for first in range(0, 260_000, 130_000):
         assert (pull(tables, "t", np.arange(first, first + 130_000)) == 1.0).all()
 
 
