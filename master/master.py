@@ -197,7 +197,8 @@ class Master:
         now = self._now()
         status = self._controller.status(now, self.ledgers.progress)
         steps, servers = self._pace.rate(status.round, now), self._servers.list_servers(now)
-        return dataclasses.replace(status, steps=steps, parameter_servers=servers)
+        memory = self._pace.memory(status.round)
+        return dataclasses.replace(status, steps=steps, parameter_servers=servers, memory=memory)
 
     @property
     def clocks(self) -> "ClockService":
