@@ -9,13 +9,15 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
-from ..adapters.client.memory_channel import MOST_PARTS, MemoryReply, MemoryRequest
+from ..adapters.client.memory_channel import MOST_PARTS, MemoryReply, MemoryRequest, create_memory
 from ..adapters.client.memory_state import HEADER_BYTES, read_mark
 from ..rendezvous.base.errors import RendezvousError
 from ..rendezvous.base.threads import begin
+from ..rendezvous.host.control_groups import free_memory
 from ..rendezvous.host.local_socket import own_peer
 from ..rendezvous.wire.frame import TooLong, framed, take_frames
 from ..rendezvous.wire.values import Malformed, decode, encode
@@ -31,8 +33,16 @@ class NotHeld(LookupError):
     """The generation of which bytes are wanted is not held here, or not any more."""
 
 
-ReadPeer = Callable[[MemoryRequest], Awaitable[bytes]]
-"""Bytes that another node holds. Raises NotHeld, OSError, RendezvousError."""
+class MemoryPeers(Protocol):
+    """The memory of other nodes."""
+
+    async def read(self, request: MemoryRequest, /) -> bytes:
+        """Bytes that `request.node` holds. Raises NotHeld, OSError, RendezvousError."""
+        ...
+
+    def replicate(self, request: MemoryRequest, /) -> bool:
+        """Begins to copy a generation to `request.node`, unless that is done or on its way; whether it is done."""
+        ...
 
 
 @dataclass(slots=True, eq=False)
@@ -49,15 +59,15 @@ class MemoryHolder:
 
     Args:
         node: gives this agent's name in the job.
-        read_peer: reads what another node holds; None: there is no other.
+        peers: the memory of other nodes; None: there is no other.
 
     Attributes:
         held: the descriptors, by checkpoint, part and slot.
     """
 
-    def __init__(self, node: Callable[[], str] = str, read_peer: ReadPeer | None = None) -> None:
+    def __init__(self, node: Callable[[], str] = str, peers: MemoryPeers | None = None) -> None:
         self.held: dict[str, dict[str, dict[int, int]]] = {}
-        self._node, self._read_peer = node, read_peer
+        self._node, self._peers = node, peers
         self._askers: set[_Asker] = set()
         self._reading: set[asyncio.Task[None]] = set()
 
@@ -108,6 +118,26 @@ class MemoryHolder:
                 return data
         raise NotHeld(f"node {self._node()} holds that state no more")
 
+    def write_range(self, copy: MemoryRequest, data: bytes) -> None:
+        """Bytes of a generation of another node, which this one holds a copy of. Raises NotHeld, OSError."""
+        parts = self.held.setdefault(copy.holder, {})
+        if (copy.part not in parts and len(parts) >= MOST_PARTS) or len(self.held) > MOST_HOLDERS:
+            raise NotHeld(f"node {self._node()} holds the memory of as many checkpoints as it may")
+        slots = parts.setdefault(copy.part, {})
+        if copy.begin == HEADER_BYTES:  # the first: the header comes last
+            _free([slots.pop(slot) for slot in tuple(slots) if slot not in (copy.slot, *copy.slots)])
+            if copy.slot not in slots or os.fstat(slots[copy.slot]).st_size < copy.size:
+                if copy.size > (free := free_memory()):
+                    raise NotHeld(
+                        f"node {self._node()} has {free / 1e6:,.1f} MB left, and a copy takes {copy.size / 1e6:,.1f} MB"
+                    )
+                _free([slots.pop(copy.slot)] if copy.slot in slots else [])
+                slots[copy.slot] = create_memory(copy.size)
+            os.pwrite(slots[copy.slot], bytes(HEADER_BYTES), 0)
+        if copy.slot not in slots or copy.begin + len(data) > os.fstat(slots[copy.slot]).st_size:
+            raise NotHeld(f"node {self._node()} has no room for these bytes")
+        os.pwrite(slots[copy.slot], data, copy.begin)
+
     def _answer(self, asker: _Asker, request: MemoryRequest) -> None:
         parts = self.held.get(request.holder, {})
         match request.kind:
@@ -128,6 +158,9 @@ class MemoryHolder:
                 if not slots:
                     parts.pop(request.part, None)
                 asker.connection.sendall(framed(encode(MemoryReply())))
+            case "replicate":
+                done = self._peers is not None and self._peers.replicate(request)
+                asker.connection.sendall(framed(encode(MemoryReply(done=done))))
             case "read":
                 task = asyncio.get_running_loop().create_task(self._answer_range(asker, request))
                 self._reading.add(task)
@@ -136,10 +169,10 @@ class MemoryHolder:
     async def _answer_range(self, asker: _Asker, request: MemoryRequest) -> None:
         data = b""
         try:
-            if self._read_peer is None or request.node == self._node():
+            if self._peers is None or request.node == self._node():
                 data = self.read_range(request)
             else:
-                data = await self._read_peer(request)
+                data = await self._peers.read(request)
             reply = MemoryReply(length=len(data))
         except (NotHeld, OSError, RendezvousError) as error:
             reply = MemoryReply(text=f"bytes of a state that node {request.node} holds cannot be read: {error}")

@@ -38,14 +38,14 @@ class NodeMemory:
         if setup.bind is not None:
             from . import peer_memory  # here, because a job of one node has no other agent
 
-            self._peers = peer_memory.PeerMemory(store, keys, caller, setup.security)
+            self._peers = peer_memory.PeerMemory(store, keys, caller, setup.security, self._held)
             self.methods = peer_memory.methods(self._held)
 
     def attach(self, server: WorkerServer) -> WorkerServer:
         """Before it is started: what workers leave comes to this server. Returns it."""
         self._server = server
         if self._peers is not None:
-            server.reach_peers(lambda: self._caller().node, self._peers.read)
+            server.reach_peers(lambda: self._caller().node, self._peers)
         return server
 
     async def close(self) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, get_args
 
 from ..adapters.client.channel import MEMORY_SUFFIX, Back, Call, Kind
 from ..master.data.ledger import Answer
+from ..master.machine.memory_report import MemoryReport
 from ..master.machine.pace import Stepped
 from ..master.machine.parameter_servers import MOST_AWAITED, RankWait
 from ..rendezvous import membership
@@ -22,10 +23,11 @@ from ..rendezvous.rpc.server import Method, Methods, Server
 from ..rendezvous.store.contract import Store
 from ..rendezvous.store.waits import Waits
 from ..rendezvous.wire.frame import TooLong
+from ..rendezvous.wire.values import decode_or_none
 from .master_client import Link
 
 if TYPE_CHECKING:
-    from .memory_holder import MemoryHolder, ReadPeer
+    from .memory_holder import MemoryHolder, MemoryPeers
 
 CALL_SECONDS = 60.0
 """For the master's answer to one call."""
@@ -80,7 +82,8 @@ class CallHandler:
                 return Back()
             case "steps":
                 if call.rank == 0 and self.stepped:
-                    await self.stepped(Stepped(self.current(call.round), call.steps, call.counter))
+                    memory = decode_or_none(MemoryReport, call.told.encode()) if call.told else None
+                    await self.stepped(Stepped(self.current(call.round), call.steps, call.counter, memory))
                 return Back()
             case "servers":
                 wait = RankWait(call.rank, call.awaits[:MOST_AWAITED], call.seconds)
@@ -158,7 +161,7 @@ class WorkerServer:
         self._server = Server(methods, lets_in=is_own_peer, say=say)
         self._memory: MemoryHolder | None = None
         self._node: Callable[[], str] = str
-        self._read_peer: ReadPeer | None = None
+        self._peers: MemoryPeers | None = None
         self._memory_acceptor: Acceptor | None = None
         self.address = ""
 
@@ -178,9 +181,9 @@ class WorkerServer:
             self._memory.close()
         await self._server.close()
 
-    def reach_peers(self, node: Callable[[], str], read_peer: "ReadPeer") -> None:
-        """Before `start`: what workers of other nodes have left is read so; `node` gives this agent's name."""
-        self._node, self._read_peer = node, read_peer
+    def reach_peers(self, node: Callable[[], str], peers: "MemoryPeers") -> None:
+        """Before `start`: the memory of other nodes; `node` gives this agent's name."""
+        self._node, self._peers = node, peers
 
     @property
     def memory(self) -> "MemoryHolder":
@@ -188,7 +191,7 @@ class WorkerServer:
         if self._memory is None:
             from .memory_holder import MemoryHolder  # most jobs have nothing to hold
 
-            self._memory = MemoryHolder(self._node, self._read_peer)
+            self._memory = MemoryHolder(self._node, self._peers)
         return self._memory
 
     def _let_in_memory(self, connection: socket.socket) -> None:

@@ -201,7 +201,8 @@ class Master:
         """The whole job now, as far as this master knows."""
         status = self._controller.status(now := self._now(), self.ledgers.progress)
         steps, servers = self._pace.rate(status.round, now), self._servers.list_servers(now)
-        return dataclasses.replace(status, steps=steps, parameter_servers=servers)
+        memory = self._pace.memory(status.round)
+        return dataclasses.replace(status, steps=steps, parameter_servers=servers, memory=memory)
 
     @property
     def clocks(self) -> "ClockService":

@@ -19,6 +19,7 @@ from ..rendezvous.wire.values import Count
 from .data.ledger import Progress
 from .diagnosis.findings import MAX_FINDINGS, Finding
 from .machine.incident import charge
+from .machine.memory_report import MemoryReport
 from .machine.parameter_servers import ServersStatus
 from .machine.targets import Target
 from .machine.training_time import Goodput
@@ -126,6 +127,7 @@ class Status:
         datasets: how far the workers are with each that they lease shards of.
         diagnosis: why it makes no progress, the strongest evidence first; empty where it makes some.
         steps: optimizer steps a second, where rank 0 commits its steps; None: nobody tells of them.
+        memory: what nodes hold of the job's checkpoint in memory; None: nothing.
         parameter_servers: as their nodes see them, and the ranks that wait for some.
     """
 
@@ -152,6 +154,7 @@ class Status:
     diagnosis: Annotated[tuple[Diagnosis, ...], Count(2 * MAX_FINDINGS)] = ()
     steps: float | None = None
     parameter_servers: ServersStatus = ServersStatus()
+    memory: MemoryReport | None = None
 
     def node_of(self, rank: int) -> Node | None:
         """The node of the round that has this rank; None where the round has no such rank."""

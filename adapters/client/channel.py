@@ -45,7 +45,8 @@ class Call:
         counter: the id of the one that has counted them.
         awaits: for "servers": the numbers of those for whose answer the worker waits; none: for all to start.
         seconds: for which it has.
-        told: of "clocks", a `NodeClocks` (`master/data/worker_clocks.py`) as JSON.
+        told: of "clocks", a `NodeClocks` (`master/data/worker_clocks.py`) as JSON. Of "steps", a `MemoryReport`
+            (`master/machine/memory_report.py`) as JSON, where the checkpoint is kept in memory.
     """
 
     kind: Kind

@@ -24,7 +24,10 @@ SECONDS = 30.0
 """For one question to the agent."""
 
 GENERATIONS = 2
-"""Of each holder: the newer one is whole while the older one is written."""
+"""Of each part: the newer one is whole while the older one is written."""
+
+MOST_GENERATIONS = 4
+"""With one that is being copied to another node, and the one before it, which is there already."""
 
 PAGE = 4096
 
@@ -34,7 +37,7 @@ MOST_PARTS = 1024
 RANGE_BYTES = 1 << 20
 """At most, in one answer with bytes of another node's memory."""
 
-Slot = Annotated[int, Within(0, GENERATIONS - 1)]
+Slot = Annotated[int, Within(0, MOST_GENERATIONS - 1)]
 PartName = Annotated[str, Text(100, printable=True)]
 
 
@@ -46,21 +49,25 @@ class MemoryRequest:
         kind: "give": the descriptor that comes with this is held in `slot` from now on, and what was there is closed.
             "take": duplicates of the part's descriptors are wanted. "list": the names of the holder's parts are.
             "drop": the part is held no more, or with `slots` these of it. "read": bytes that `node` holds are wanted.
+            "replicate": `node` is to hold a copy of this generation, and keeps those in `slots`.
         holder: whose state it is: the path of a checkpoint.
         part: of the state: empty, or which rank's shards (`shard_plan.name_part`).
-        slots: see "drop".
-        node, mark, begin, length: see "read": a node's name, the mark of the generation, and which of its bytes.
+        slots: see "drop" and "replicate".
+        node, mark: a node's name, and the mark of the generation.
+        begin, length: see "read": which of its bytes.
+        size: see "replicate": of the generation, bytes.
     """
 
-    kind: Literal["give", "take", "list", "drop", "read"]
+    kind: Literal["give", "take", "list", "drop", "read", "replicate"]
     holder: Annotated[str, Text(4096)]
     slot: Slot = 0
     part: PartName = ""
-    slots: Annotated[tuple[Slot, ...], Count(GENERATIONS)] = ()
+    slots: Annotated[tuple[Slot, ...], Count(MOST_GENERATIONS)] = ()
     node: Annotated[str, Text(253)] = ""
     mark: Annotated[int, Within(0, (1 << 32) - 1)] = 0
     begin: Number = 0
     length: Annotated[int, Within(0, RANGE_BYTES)] = 0
+    size: Number = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +80,15 @@ class MemoryReply:
         parts: the names of those that it holds.
         node: the agent's own name in the job.
         length: bytes that follow this.
+        done: the other node holds the copy.
     """
 
-    slots: Annotated[tuple[Slot, ...], Count(GENERATIONS)] = ()
+    slots: Annotated[tuple[Slot, ...], Count(MOST_GENERATIONS)] = ()
     text: Words = ""
     parts: Annotated[tuple[PartName, ...], Count(MOST_PARTS)] = ()
     node: Annotated[str, Text(253)] = ""
     length: Annotated[int, Within(0, RANGE_BYTES)] = 0
+    done: bool = False
 
 
 def create_memory(size: int) -> int:
@@ -126,6 +135,12 @@ def drop_memory(agent: str, holder: str, part: str, slots: Sequence[int] = ()) -
     _ask_agent(agent, MemoryRequest("drop", holder, part=part, slots=tuple(slots)), [])
 
 
+def replicate_memory(agent: str, request: MemoryRequest) -> bool:
+    """Has the agent copy a generation to another node; whether that node holds it by now. Raises as `take_memory`."""
+    reply, _, _ = _ask_agent(agent, request, [])
+    return reply.done
+
+
 def read_memory(agent: str, request: MemoryRequest) -> bytes:
     """Bytes that another node holds, which this node's agent reads there. Raises as `take_memory`."""
     _, _, data = _ask_agent(agent, request, [])
@@ -158,7 +173,7 @@ def _receive(connection: socket.socket, descriptors: list[int]) -> tuple[MemoryR
     got = bytearray()
     reply: MemoryReply | None = None
     while reply is None or len(got) < reply.length:
-        data, more, _, _ = socket.recv_fds(connection, 1 << 18, GENERATIONS, socket.MSG_CMSG_CLOEXEC)
+        data, more, _, _ = socket.recv_fds(connection, 1 << 18, MOST_GENERATIONS, socket.MSG_CMSG_CLOEXEC)
         descriptors += more
         if not data:
             raise ConnectionError("the agent closed the connection")

@@ -50,23 +50,27 @@ class RankRow(NamedTuple):
     first: HeldGeneration
     second: HeldGeneration
     run: int = 0
+    third: HeldGeneration = HeldGeneration()
+    fourth: HeldGeneration = HeldGeneration()
 
     @property
     def numbers(self) -> list[int]:
         """As whole numbers, which ranks can exchange."""
-        return [self.run, *self.file, *self.first, *self.second]
+        return [self.run, *self.file, *self.first, *self.second, *self.third, *self.fourth]
 
     @property
     def generations(self) -> list[HeldGeneration]:
         """Those that are there."""
-        return [each for each in (self.first, self.second) if each.step != NONE]
+        return [each for each in (self.first, self.second, self.third, self.fourth) if each.step != NONE]
 
 
 def row_of(numbers: Sequence[int]) -> RankRow:
     """What has these `numbers`."""
     width, begin = len(HeldGeneration._fields), 1 + len(SavedFile._fields)
-    first, second = numbers[begin : begin + width], numbers[begin + width :]
-    return RankRow(SavedFile(*numbers[1:begin]), HeldGeneration(*first), HeldGeneration(*second), numbers[0])
+    first, second, third, fourth = (
+        HeldGeneration(*numbers[at : at + width]) for at in range(begin, begin + 4 * width, width)
+    )
+    return RankRow(SavedFile(*numbers[1:begin]), first, second, numbers[0], third, fourth)
 
 
 def mark_run(run: str) -> int:

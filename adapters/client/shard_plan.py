@@ -125,20 +125,52 @@ def choose_reader(holders: Sequence[HeldShards], node: str, reader: int) -> Held
 
 @dataclass(frozen=True, slots=True)
 class Generations:
-    """What one rank knows of its generations of this round.
+    """What one rank knows of its generations.
 
     Attributes:
-        whole: the step of each slot that has one.
-        agreed: the slot of the newest that every rank has; None: there is none yet.
+        whole: the step of each slot that has memory; -1: no whole one.
+        kept: the slots that may not be overwritten: of the newest step that every rank has, of the one that is being
+            copied to other nodes, and of the last one that was.
     """
 
     whole: Mapping[int, int]
-    agreed: int | None = None
+    kept: Collection[int] = ()
 
-    def choose_slot(self, slots: int) -> int:
-        """The one that is written next: any but the newest that every rank has, one without a step first."""
-        free = [slot for slot in range(slots) if slot != self.agreed]
-        return min(free, key=lambda slot: self.whole.get(slot, -1))
+    def choose_slot(self) -> int:
+        """The one that is written next: the oldest of those that may be; a new one where there is none."""
+        free = [slot for slot in self.whole if slot not in self.kept]
+        new = next(slot for slot in range(len(self.whole) + 1) if slot not in self.whole)
+        # Two, before the first is used again: what is being written is not whole.
+        return new if not free or len(self.whole) < 2 else min(free, key=lambda slot: self.whole[slot])
+
+
+@dataclass(frozen=True, slots=True)
+class Replication:
+    """How far copies of a job's shards on other nodes are; every rank has the same value after each commit.
+
+    Attributes:
+        safe: the step of which every shard is on two nodes; None: there is none in this round.
+        copied: the step that is being copied; None: there is none.
+    """
+
+    safe: int | None = None
+    copied: int | None = None
+
+    def advance(self, step: int, *, done: bool) -> "Replication":
+        """After the commit of `step`; `done`: every rank's shards of the step that was being copied are there."""
+        if self.copied is None:
+            return Replication(self.safe, step)
+        return Replication(self.copied, step) if done else self
+
+
+def choose_targets(nodes: Sequence[str]) -> Mapping[str, str]:
+    """To which node each one's shards are copied: the next one, and the first one's is the last one's.
+
+    Args:
+        nodes: of each rank, in their order.
+    """
+    order = list(dict.fromkeys(nodes))
+    return {node: order[(index + 1) % len(order)] for index, node in enumerate(order)} if len(order) > 1 else {}
 
 
 def plan_rows(wanted: Box, pieces: Sequence[StoredPiece], itemsize: int, bucket: int) -> Iterator[RowRange]:

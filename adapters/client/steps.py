@@ -36,6 +36,7 @@ class Steps:
         self._asked = False
         self._next = 0.0
         self.count = 0
+        self.told = ""  # of the checkpoint in memory, as JSON
 
     def __getstate__(self) -> Mapping[str, object]:
         """A copy, here or in another process, has a channel of its own."""
@@ -68,7 +69,9 @@ class Steps:
                 return  # the agent is busy
             with contextlib.suppress(AgentTimeout):
                 self._channel.receive(EACH)
-        self._channel.send(Call("steps", here.round, rank=here.rank, steps=self.count, counter=self._id))
+        self._channel.send(
+            Call("steps", here.round, rank=here.rank, steps=self.count, counter=self._id, told=self.told)
+        )
         self._asked = True
 
     def _hang_up(self) -> None:

@@ -132,9 +132,11 @@ class Checkpoint(SavedEvery):
                 if self._copies.is_writer() or in_pieces:
                     states = self._named_states(positions) if in_pieces else self._states(positions)
                     self._copies.write(self._step, states, in_pieces=in_pieces)
-            due = self._agree() or due
+            late, copied = self._agree()
+            due = late or due
             if self._copies is not None:
-                self._copies.settle()
+                self._copies.settle(self._step, copied=copied)
+                self._counted.told = self._copies.describe(self._step, self._memory)
         if due:
             self._save(self._positions() if positions is None else positions)
         return due
@@ -231,14 +233,18 @@ class Checkpoint(SavedEvery):
                 )
         return parts
 
-    def _agree(self) -> bool:
-        """Whether to save the file now, which rank 0's clock decides. Collective: every rank has copied this step."""
+    def _agree(self) -> tuple[bool, bool]:
+        """Whether to save the file now, which rank 0's clock decides; and whether copies on other nodes are done.
+
+        Collective: every rank has this step in memory.
+        """
         late = self._persist_every is not None and time.monotonic() - self._persisted >= self._persist_every
-        rows = gather_rows([self._step, int(late)])
-        if len({step for step, _ in rows}) > 1:
-            steps = ", ".join(f"rank {rank} at {step}" for rank, (step, _) in enumerate(rows))
+        copied = self._copies is None or self._copies.is_copied()
+        rows = gather_rows([self._step, int(late), int(copied)])
+        if len({row[0] for row in rows}) > 1:
+            steps = ", ".join(f"rank {rank} at {row[0]}" for rank, row in enumerate(rows))
             raise BadCheckpoint(f"the ranks commit different steps ({steps}): each calls commit() once after each step")
-        return bool(rows[0][1])
+        return bool(rows[0][1]), all(row[2] for row in rows)
 
     def _open_memory(self) -> MemoryCopies | None:
         agent = os.environ.get(AGENT, "")

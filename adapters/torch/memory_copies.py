@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import distributed
 
+from ...master.machine.memory_report import MemoryReport
 from ...rendezvous.base.frozen import dataclass
+from ...rendezvous.wire.values import encode
 from ..client.checkpoints import BadCheckpoint
 from ..client.context import Context, context
 from ..client.current_round import current_run
-from ..client.memory_channel import GENERATIONS
+from ..client.memory_channel import MOST_GENERATIONS
 from ..client.memory_choice import HeldGeneration, RankRow, SavedFile, mark_run, newest_file, order_candidates, row_of
 from ..client.memory_state import (
     HEADER_BYTES,
@@ -28,7 +30,7 @@ from ..client.memory_state import (
     read_generation,
     write_text,
 )
-from ..client.shard_plan import HeldShards
+from ..client.shard_plan import HeldShards, Replication
 from .memory_slots import MemorySlots, compare_parts, sum_blocks, tensor_in
 from .ranks import gather_rows, gather_texts, rank_and_size
 from .tree import UnsupportedState, flatten, places, unflatten
@@ -84,9 +86,11 @@ class MemoryCopies:
         self._agent = agent
         self._round = 0  # for which the writer was found, and the buffers were taken
         self._writes = False
+        self._nodes = 1
         self._run: str | None = None
         self.slots = MemorySlots(agent, holder)
         self._shards: ShardedCopies | None = None
+        self._left = False  # shards of a round before this one, in which ranks have none
 
     def is_writer(self) -> bool:
         """Whether this rank writes for its node: the lowest does. Collective, first in each round. Raises OSError."""
@@ -125,11 +129,39 @@ class MemoryCopies:
         if self._writes:
             self.slots.write(here.round, step, write_text(self._run, texts, world), tensors)
 
-    def settle(self) -> None:
-        """Every rank has what was last written: what is left of a course that was given up counts no more."""
+    @property
+    def replication(self) -> Replication | None:
+        """How far copies of shards on other nodes are; None where ranks have no shards."""
+        return self._shards.replication if self._shards is not None else None
+
+    def describe(self, step: int, every: int) -> str:
+        """What nodes hold after the commit of `step`, as JSON, for who asks how the job is."""
+        found = self.replication
+        report = MemoryReport(step, every, self._nodes, found is not None, found.safe if found is not None else None)
+        return encode(report).decode()
+
+    def is_copied(self) -> bool:
+        """Whether another node holds what of this rank was being copied there. Raises BadCheckpoint, OSError."""
+        return self._shards is None or self._shards.is_copied()
+
+    def settle(self, step: int, *, copied: bool) -> None:
+        """Every rank has `step`: what is left of a course that was given up counts no more.
+
+        Args:
+            copied: `is_copied` on every rank.
+        """
         self.slots.settle()
+        kept: set[tuple[int, int]] | None = set()
         if self._shards is not None:
-            self._shards.settle(writes=self._writes)
+            kept = self._shards.settle(step, copied=copied, writes=self._writes)
+        elif self._left:
+            self._left = False
+            if self._writes:
+                from .sharded_copies import drop_shards  # here, as above
+
+                drop_shards(self._agent, self._holder)
+        if kept is not None:
+            self.slots.kept = kept
 
     def restore(self, file: SavedFile, *, in_pieces: bool = False) -> "Restored | RestoredPieces | None":
         """The newest whole state that any node holds, the same on every rank; None where the file is as new.
@@ -149,8 +181,8 @@ class MemoryCopies:
         rank, _ = rank_and_size()
         own = {slot: each for slot, buffer in self.slots.buffers.items() if (each := read_generation(buffer))}
         told = {slot: _held(each) for slot, each in own.items()}
-        first, second = (told.get(slot, HeldGeneration()) for slot in range(GENERATIONS))
-        row = RankRow(file, first, second, mark_run(self._run or ""))
+        first, second, *others = (told.get(slot, HeldGeneration()) for slot in range(MOST_GENERATIONS))
+        row = RankRow(file, first, second, mark_run(self._run or ""), *others)
         gathered = gather_rows([*row.numbers, int(in_pieces)])
         rows = [row_of(each[:-1]) for each in gathered]
         in_pieces = any(each[-1] for each in gathered)
@@ -160,6 +192,7 @@ class MemoryCopies:
             from . import sharded_copies  # here, as above
 
             inventory = sharded_copies.HeldInventory(self._holder, self._agent, writes=self._writes)
+            self._left = True
         found: Restored | RestoredPieces | None = None
         for wanted in candidates:
             chosen: Mapping[int, tuple[HeldShards, ...]] = {}
@@ -187,10 +220,9 @@ class MemoryCopies:
             if rank == 0:
                 older = f"the file has step {newest.step}" if newest.step >= 0 else "there is no file"
                 say_in_job(f"going on after step {wanted.step}, from memory ({older})")
-            if whole:
-                self.slots.newest = (
-                    slot  # what is taken is not what is written next, though another is of a later round
-                )
+            if whole:  # what is taken is not what is written next, though another is of a later round
+                self.slots.newest = slot
+            self.slots.kept = {(wanted.round, wanted.step)}
             break
         if not self._writes:
             self.slots = MemorySlots(self._agent, self._holder)
@@ -251,7 +283,8 @@ class MemoryCopies:
     def _begin_round(self, here: Context) -> None:
         """Finds out who writes. Local ranks do not tell: with --virtual-local-rank, all of them are 0. Collective."""
         rank, _ = rank_and_size()
-        self._writes = [node for (node,) in gather_rows([here.node])].index(here.node) == rank
+        nodes = [node for (node,) in gather_rows([here.node])]
+        self._writes, self._nodes = nodes.index(here.node) == rank, len(set(nodes))
         self._round, self._run = here.round, None
 
 

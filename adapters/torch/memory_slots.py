@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Generator, Mapping
+from collections.abc import Collection, Generator, Mapping
 from math import prod
 from mmap import mmap
 from typing import Any
@@ -53,6 +53,7 @@ class MemorySlots:
         buffers: what is mapped, by slot.
         steps: of whole generations, by slot: round and step.
         newest: the slot of the newest that every rank has, or that was taken; None: there is none.
+        kept: the round and the step of others that may not be overwritten.
     """
 
     def __init__(self, agent: str, holder: str, part: str = "", whose: str = "on each node") -> None:
@@ -60,6 +61,7 @@ class MemorySlots:
         self.buffers: dict[int, mmap] = {}
         self.steps: dict[int, tuple[int, int]] = {}
         self.newest: int | None = None
+        self.kept: Collection[tuple[int, int]] = ()
         self._written: int | None = None  # the slot, since when not every rank has said that it has that step
 
     def map_held(self) -> None:
@@ -71,9 +73,11 @@ class MemorySlots:
         self.newest = max(self.steps, key=lambda slot: self.steps[slot], default=None)
 
     def choose_slot(self) -> int:
-        """The one to be written: never the newest that every rank has."""
-        whole = {slot: index for index, slot in enumerate(sorted(self.steps, key=lambda slot: self.steps[slot]))}
-        return Generations(whole, self.newest).choose_slot(GENERATIONS)
+        """The one to be written: never the newest that every rank has, nor another that is kept."""
+        order = sorted(self.steps, key=lambda slot: self.steps[slot])
+        whole = dict.fromkeys(self.buffers, -1) | {slot: index for index, slot in enumerate(order)}
+        kept = {slot for slot, steps in self.steps.items() if slot == self.newest or steps in self.kept}
+        return Generations(whole, kept).choose_slot()
 
     def write(self, round: int, step: int, text: bytes, tensors: list[torch.Tensor]) -> None:
         """A generation of these tensors. Raises BadCheckpoint, OSError."""
@@ -136,7 +140,7 @@ class MemorySlots:
         if slot in self.buffers and len(self.buffers[slot]) >= size:
             return None
         size += text // 4 + TEXT_ROOM
-        missing = GENERATIONS - len(self.buffers) if slot not in self.buffers else 1
+        missing = max(1, GENERATIONS - len(self.buffers)) if slot not in self.buffers else 1
         free = free_memory()
         if missing * size > free:
             raise BadCheckpoint(

@@ -17,7 +17,14 @@ import torch
 from ...rendezvous.base.frozen import dataclass
 from ..client.checkpoints import BadCheckpoint
 from ..client.context import Context
-from ..client.memory_channel import RANGE_BYTES, MemoryRequest, drop_memory, list_parts, read_memory
+from ..client.memory_channel import (
+    RANGE_BYTES,
+    MemoryRequest,
+    drop_memory,
+    list_parts,
+    read_memory,
+    replicate_memory,
+)
 from ..client.memory_choice import HeldGeneration, SavedFile, mark_run
 from ..client.memory_state import Generation, is_undamaged, place_tensors, read_generation, write_text
 from ..client.shard_plan import (
@@ -25,9 +32,11 @@ from ..client.shard_plan import (
     Box,
     HeldShards,
     Missing,
+    Replication,
     StoredPiece,
     choose_reader,
     choose_shards,
+    choose_targets,
     name_part,
     plan_rows,
     rank_of_part,
@@ -51,6 +60,9 @@ class ShardedCopies:
     Args:
         holder: the checkpoint's path.
         agent: where it is.
+
+    Attributes:
+        replication: how far the copies on other nodes are, in this round.
     """
 
     def __init__(self, holder: str, agent: str) -> None:
@@ -59,46 +71,84 @@ class ShardedCopies:
         self._part = ""
         self._slots: MemorySlots | None = None
         self._left = True  # other rounds' shards may be held here
-        self._run = ""
+        self._run, self._target = "", ""
+        self._copying: MemoryRequest | None = None
+        self.replication = Replication()
 
     def write(self, step: int, run: str, pieces: Sequence[tuple[str, torch.Tensor]], here: Context) -> str:
-        """This rank's pieces of `step`, where it is not the newest that every rank has; gives the run of the job.
+        """This rank's pieces of `step`; gives the run of the job. Collective, first in each round.
 
-        Collective, first in each round. Raises BadCheckpoint, OSError.
+        Raises BadCheckpoint, OSError.
         """
         rank, size = rank_and_size()
         if self._slots is None or self._round != here.round:
-            self._run = gather_texts(run)[0]
+            node, _ = list_parts(self._agent, self._holder)
+            told = [json.loads(text) for text in gather_texts(json.dumps([run, node]))]
             self._compare_names(pieces)
+            self._run = told[0][0]
+            self._target = choose_targets([each for _, each in told]).get(node, "")
             self._round, self._left = here.round, True
+            self._copying, self.replication = None, Replication()
             self._part = name_part(mark_run(self._run), here.round, rank)
             self._slots = MemorySlots(self._agent, self._holder, self._part, "of the shards of each rank")
             self._slots.map_held()
         tensors: list[torch.Tensor] = []
-        told: list[tuple[str, str, list[int], list[int]]] = []
+        boxes: list[tuple[str, str, list[int], list[int]]] = []
         for where, whole in pieces:
             tensor, box = local_box(whole)
             tensors.append(tensor.detach())
-            told.append((where, str(tensor.dtype), list(box.offsets), list(box.sizes)))
-        text = write_text(self._run, {SHARDS: json.dumps(told, separators=(",", ":"))}, size)
+            boxes.append((where, str(tensor.dtype), list(box.offsets), list(box.sizes)))
+        text = write_text(self._run, {SHARDS: json.dumps(boxes, separators=(",", ":"))}, size)
         self._slots.write(here.round, step, text, tensors)
         return self._run
 
-    def settle(self, *, writes: bool) -> None:
-        """Every rank has what was last written, so what other rounds have left is given up.
+    def is_copied(self) -> bool:
+        """Whether another node holds this rank's shards of the step that is being copied. Raises BadCheckpoint."""
+        return self._copying is None or replicate_memory(self._agent, self._copying)
+
+    def settle(self, step: int, *, copied: bool, writes: bool) -> set[tuple[int, int]] | None:
+        """Every rank has `step`.
 
         Args:
+            copied: other nodes hold every rank's shards of the step that was being copied.
             writes: this rank writes for its node.
+
+        Returns:
+            round and step of what may not be overwritten; None: as before, since no step of this round is safe yet.
         """
-        if self._slots is not None:
-            self._slots.settle()
-        if self._left:
-            self._left = False
-            if writes:
-                own = self._part.rpartition(".")[0]
-                for part in list_parts(self._agent, self._holder)[1]:
-                    if rank_of_part(part) >= 0 and part.rpartition(".")[0] != own:
-                        drop_memory(self._agent, self._holder, part)
+        assert self._slots is not None
+        self._slots.settle()
+        before = self.replication
+        if self._target:
+            self.replication = before.advance(step, done=copied)
+        safe, now = self.replication.safe, self.replication.copied
+        kept = {(self._round, each) for each in (safe, now) if each is not None}
+        self._slots.kept = kept
+        if now is not None and now != before.copied:
+            self._begin_copy(self._slots, now, safe)
+        if self._target and safe is None:
+            return None
+        if self._left and writes:  # what other rounds have left is given up
+            drop_shards(self._agent, self._holder, self._part)
+        self._left = False
+        return kept
+
+    def _begin_copy(self, slots: MemorySlots, step: int, safe: int | None) -> None:
+        by_step = {now: slot for slot, (_, now) in slots.steps.items()}
+        found = read_generation(slots.buffers[by_step[step]])
+        assert found is not None
+        keeps = tuple(slot for now, slot in by_step.items() if now == safe)
+        self._copying = MemoryRequest(
+            "replicate",
+            self._holder,
+            by_step[step],
+            self._part,
+            slots=keeps,
+            node=self._target,
+            mark=found.mark,
+            size=found.size,
+        )
+        replicate_memory(self._agent, self._copying)
 
     def _compare_names(self, pieces: Sequence[tuple[str, torch.Tensor]]) -> None:
         mark = zlib.crc32(json.dumps([(where, list(each.shape)) for where, each in pieces]).encode())
@@ -107,6 +157,13 @@ class ShardedCopies:
                 "the ranks have pieces of different tensors, as stages of a pipeline do: memory=... keeps models of "
                 "which every rank has a piece of each sharded tensor"
             )
+
+
+def drop_shards(agent: str, holder: str, own: str = "") -> None:
+    """Has this node give up all shards but those of the round of the part `own`. Raises BadCheckpoint, OSError."""
+    for part in list_parts(agent, holder)[1]:
+        if rank_of_part(part) >= 0 and part.rpartition(".")[0] != own.rpartition(".")[0]:
+            drop_memory(agent, holder, part)
 
 
 class HeldInventory:
@@ -219,7 +276,10 @@ class StoredTensor:
 
 @dataclass(frozen=True, slots=True)
 class RestoredPieces:
-    """What was found in memory, of which each rank reads what it needs.
+    """What was found in memory, of which each rank reads what it needs, straight into its own tensors.
+
+    All that is read was found whole and undamaged before. Where a node is lost while it is read, `load_into` raises,
+    and the parts hold neither state: the worker is to end, and the next one finds the same memory.
 
     Attributes:
         step: of it.

@@ -319,7 +319,7 @@ class NoWorkerServer:
         self.calls: Counter[int] = Counter()
         self.rounds: dict[int, int] = {}
 
-    def reach_peers(self, node: Callable[[], str], read_peer: object) -> None:
+    def reach_peers(self, node: Callable[[], str], peers: object) -> None:
         """No worker leaves memory here."""
 
     async def start(self) -> None:

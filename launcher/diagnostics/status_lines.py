@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from ...master.machine.memory_report import memory_words
 from ...master.machine.parameter_servers import ServersStatus, ServerStatus
 from ...master.machine.targets import plan_words
 from ...master.status import RUNS, Node, Status
@@ -35,6 +36,8 @@ def lines(status: Status) -> Iterator[str]:
     yield from (f"  lost: {words}" for words in (lost(status.goodput.split),) if words)
     if status.state == "open" and status.steps is not None:
         yield f"  steps: {steps_words(status.steps)}"
+    if status.state == "open" and status.memory is not None:
+        yield f"  memory: step {status.memory.step} {memory_words(status.memory)}"
     for each in status.datasets:
         left = "" if each.seconds_left is None else f", about {_span(each.seconds_left)} left"
         if each.lag is not None:

@@ -7,6 +7,7 @@ from collections import deque
 
 from ...rendezvous.base.frozen import dataclass
 from ...rendezvous.wire.fields import Number
+from .memory_report import MemoryReport
 
 WINDOW = 30.0
 """Seconds over which it is taken."""
@@ -24,11 +25,13 @@ class Stepped:
 
     Attributes:
         counter: its id. Each part of a script that commits counts by itself: a checkpoint, a sampler, an evaluation.
+        memory: of a checkpoint that is kept in memory.
     """
 
     round: Number
     steps: Number
     counter: Number = 0
+    memory: MemoryReport | None = None
 
 
 class Pace:
@@ -41,6 +44,7 @@ class Pace:
     def __init__(self) -> None:
         self._round = 0
         self.counters = dict[int, deque[tuple[float, int]]]()
+        self._memory: MemoryReport | None = None
 
     def told(self, told: Stepped, now: float) -> None:
         """The count at `now`, seconds. One of a round that is over comes too late."""
@@ -49,11 +53,17 @@ class Pace:
         if told.round > self._round:
             self._round = told.round
             self.counters.clear()
+            self._memory = None
+        self._memory = told.memory or self._memory
         counts = self.counters.pop(told.counter, None) or deque[tuple[float, int]](maxlen=MOST)
         counts.append((now, told.steps))
         self.counters[told.counter] = counts
         if len(self.counters) > COUNTERS:
             del self.counters[next(iter(self.counters))]
+
+    def memory(self, round: int) -> MemoryReport | None:
+        """What nodes hold of the checkpoint in `round`; None where nobody has told."""
+        return self._memory if round == self._round else None
 
     def rate(self, round: int, now: float) -> float | None:
         """Steps a second in `round` until now; None where that is not known. It falls while nothing is told.

@@ -355,7 +355,7 @@ class SimulatedWorkerServer:
         if self._world.shape.inplace:
             self.address = f"@{self._owner}"
 
-    def reach_peers(self, node: Callable[[], str], read_peer: object) -> None:
+    def reach_peers(self, node: Callable[[], str], peers: object) -> None:
         """No worker leaves memory here."""
 
     def ask(self, call: Call, then: Callable[[Back], object]) -> None:

@@ -98,6 +98,7 @@ def main() -> None:
         found = hashlib.sha256(flat.numpy().tobytes()).hexdigest()[:16]
         os.write(log, f"{here.round} {here.world_size} {word} {step} {found} {data.next}\n".encode())
 
+    safe: int | None = None
     checkpoint.restore()
     tell("restored", checkpoint.step)
     if test:
@@ -123,6 +124,12 @@ def main() -> None:
         data.next += BATCH
         checkpoint.commit()
         tell("committed", checkpoint.step)
+        copies = checkpoint._copies  # the public word of it is that of `elastic-run status`
+        if copies is not None and (replication := copies.replication) and replication.safe not in (None, safe):
+            if safe is None and test:
+                test.say("replicated")
+            safe = replication.safe
+            tell(f"safe:{safe}", checkpoint.step)
     if options.persist:
         checkpoint.save()
     if here.world_size > 1:

@@ -14,9 +14,11 @@ from elastic_run.adapters.client.shard_plan import (
     Generations,
     HeldShards,
     Missing,
+    Replication,
     StoredPiece,
     choose_reader,
     choose_shards,
+    choose_targets,
     name_part,
     plan_rows,
     rank_of_part,
@@ -171,8 +173,12 @@ class Ranks:
             return  # it waits for the others
         else:
             self._step[rank] += 1
-            self._writing[rank] = slot = Generations(self.slots[rank], self._agreed[rank]).choose_slot(2)
+            self._writing[rank] = slot = self._choose_slot(rank)
             self.slots[rank].pop(slot, None)  # the header is cleared first
+
+    def _choose_slot(self, rank: int) -> int:
+        whole = {slot: self.slots[rank].get(slot, -1) for slot in range(2)}
+        return Generations(whole, [slot for slot in whole if slot == self._agreed[rank]]).choose_slot()
 
     def _goes_on(self, rank: int) -> bool:
         if self._waits and not all(self._newest(each) >= self._step[rank] for each in range(self.world)):
@@ -216,3 +222,23 @@ def test_ranks_that_overwrite_the_older_only_when_all_have_the_newer_lose_no_com
 
 def test_ranks_that_do_not_wait_for_each_other_are_left_without_a_step_that_all_have() -> None:
     assert kill_at_random_instants(waits=False) > 0
+
+
+def test_the_oldest_that_is_not_kept_is_written_next_and_a_new_one_where_all_are_kept() -> None:
+    assert Generations({}).choose_slot() == 0
+    assert Generations({0: 1}, {0}).choose_slot() == 1
+    assert Generations({0: 1, 1: 2}, {1}).choose_slot() == 0
+    assert Generations({0: 1, 1: 2}, {0, 1}).choose_slot() == 2
+    assert Generations({0: 1, 1: 2, 2: 3}, {0, 2}).choose_slot() == 1
+
+
+def test_the_next_step_is_copied_when_every_rank_has_copied_the_one_before_it() -> None:
+    found = Replication().advance(5, done=True)
+    assert found == Replication(None, 5)
+    assert found.advance(6, done=False) == found
+    assert found.advance(9, done=True) == Replication(5, 9)
+
+
+def test_each_nodes_shards_are_copied_to_the_next_node() -> None:
+    assert choose_targets(["A", "A", "B", "C"]) == {"A": "B", "B": "C", "C": "A"}
+    assert choose_targets(["A", "A"]) == {}
