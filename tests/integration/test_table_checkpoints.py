@@ -19,7 +19,7 @@ SECONDS = 240.0
 def command(folder: Path, servers: str, pause: float) -> list[str]:
     words = [f"--servers={servers}", f"--ps-checkpoint={folder / 'rows'}", "--ps-checkpoint-every=1"]
     launcher = [sys.executable, "-m", "elastic_run", "--standalone", "--rdzv-id=job", "--nproc-per-node=2", *words]
-    return [*launcher, str(SCRIPT), "--records=6000", f"--pause={pause}"]
+    return [*launcher, str(SCRIPT), "--by=numpy", "--records=6000", f"--pause={pause}"]
 
 
 def kill_whole(job: "subprocess.Popen[str]", folder: Path) -> int:
