@@ -10,6 +10,9 @@ from pathlib import Path
 SECONDS = 240.0
 """For a job, on a busy machine: fresh interpreters, and loops that are compiled for the first time."""
 
+AHEAD = "--preload=torch,elastic_run.torch"
+"""For a script that imports torch where it sees that it needs it: once for all workers, and not by each one anew."""
+
 
 BEGUN = "tables begin again with checkpoint"
 """Of a job that goes back."""

@@ -17,7 +17,7 @@ SECONDS = 240.0
 def command(folder: Path, servers: str, pause: float) -> list[str]:
     words = [f"--servers={servers}", f"--ps-checkpoint={folder / 'rows'}", "--ps-checkpoint-every=1"]
     launcher = [sys.executable, "-m", "elastic_run", "--standalone", "--rdzv-id=job", "--nproc-per-node=2", *words]
-    return [*launcher, str(SCRIPT), "--records=6000", f"--pause={pause}"]
+    return [*launcher, str(SCRIPT), "--by=numpy", "--records=6000", f"--pause={pause}"]
 
 
 def test_a_job_that_was_killed_whole_goes_on_from_its_tables_with_other_servers(tmp_path: Path) -> None:

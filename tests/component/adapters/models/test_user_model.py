@@ -95,6 +95,10 @@ def test_arrays_that_torch_would_not_take_are_taken() -> None:
 
 
 def test_what_other_functions_may_not_return_is_told() -> None:
+    with pytest.raises(BadModel, match=r"forward\(\) returned a int, and has to return a torch.nn.Module"):
+        user(forward=lambda: 7).make_module(0)
+    with pytest.raises(BadModel, match=r"loss\(\) returned a tensor \(3,\) of torch.float32, and has to return one"):
+        user(loss=lambda output, labels: output).compute_loss(torch.ones(3), torch.ones(3))
     with pytest.raises(BadModel, match=r"optimizer\(\) returned None, and has to return an optimizer of torch"):
         user(optimizer=lambda parameters: None).make_optimizer([])
     with pytest.raises(BadModel, match=r"optimizer\(\) returned a LBFGS, .* whose step\(\) needs no closure"):
