@@ -3,6 +3,7 @@
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from ..elastic_agent.hosting import Host
 from ..elastic_agent.servers.server_host import ServerHost
@@ -38,5 +39,9 @@ def host_servers(servers: ServerCount, job: str, identity: "Identity | None") ->
     certificates = ServersIssuer(identity, job).certificates if identity else None
     words = (f"--checkpoints={servers.checkpoint}", f"--job={job}") if servers.checkpoint else ()
     return partial(
-        ServerHost, _certificates=certificates, _arguments=("-m", MODULE, *words), _saves=bool(servers.checkpoint)
+        ServerHost,
+        _certificates=certificates,
+        _arguments=("-m", MODULE, *words),
+        _saves=bool(servers.checkpoint),
+        _logs=Path(servers.log) / quote(job, safe="") if servers.log else None,
     )

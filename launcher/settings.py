@@ -55,6 +55,7 @@ class ServerCount:
         replicas: 1: what a server holds, another one has, too; 0: nobody has.
         checkpoint: the folder for checkpoints of tables, from the root; empty: there are none.
         every: seconds from one to the next.
+        log: the folder, on each machine, for what has happened to its servers, from the root; empty: there is none.
     """
 
     least: int
@@ -62,11 +63,12 @@ class ServerCount:
     replicas: int
     checkpoint: str = ""
     every: float = 300.0
+    log: str = ""
 
     def __str__(self) -> str:
         span = str(self.least) if self.least == self.most else f"{self.least}:{self.most}"
         saved = f" checkpoint={self.checkpoint} every={self.every:g}" if self.checkpoint else ""
-        return f"{span} replicas={self.replicas}{saved}"
+        return f"{span} replicas={self.replicas}{saved}{' log' if self.log else ''}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,13 +88,17 @@ class PartReader:
         version: its number.
         slots: which are wanted.
         tables, marks: where it goes.
+        keeps_leases: those of the marks are of this run.
 
     Attributes:
         found: the slots of which there was all.
     """
 
-    def __init__(self, version: int, slots: SlotSet, tables: Tables, marks: Marks) -> None:
+    def __init__(
+        self, version: int, slots: SlotSet, tables: Tables, marks: Marks, *, keeps_leases: bool = False
+    ) -> None:
         self._version = version
+        self._keeps_leases = keeps_leases
         self._slots = slots
         self._tables = tables
         self._marks = marks
@@ -123,7 +127,8 @@ class PartReader:
             raise Malformed(f"it is of checkpoint {head.version}")
         slots = self._slots & read_slots(head.slots)
         shards, apart = arrays
-        shards[:, 2] = 0  # leases are counted anew, in another run's ledger
+        if not self._keeps_leases:
+            shards[:, 2] = 0  # they are counted anew, in another run's ledger
         if slots.any():
             self._marks.put_slots(slots, head.datasets, shards, apart[slots[apart[:, 1]]])
         for spec in head.tables:

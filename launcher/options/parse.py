@@ -194,7 +194,9 @@ def _servers(scanned: Scanned, command: Command, *, here: bool) -> ServerCount |
     if not match:
         raise UsageError(f"{source} is neither a number nor MIN:MAX: write --servers=2 or --servers=2:8")
     least, most = int(match[1]), int(match[2] or match[1])
-    given = next((name for name in ("ps-replicas", "ps-checkpoint", "ps-checkpoint-every") if scanned.has(name)), "")
+    given = next(
+        (name for name in ("ps-replicas", "ps-checkpoint", "ps-checkpoint-every", "ps-log") if scanned.has(name)), ""
+    )
     if not most and not given:
         return None
     if not most:
@@ -212,9 +214,16 @@ def _servers(scanned: Scanned, command: Command, *, here: bool) -> ServerCount |
         raise UsageError(f"{every}: each checkpoint has all rows: write --ps-checkpoint-every=1 or more")
     if not folder and scanned.has("ps-checkpoint-every"):
         raise UsageError(f"{every} says when, and not where: write --ps-checkpoint=DIR as well")
+    log = scanned.text("ps-log") or ""
+    if log and replicas:
+        raise UsageError(
+            f"{scanned.source('ps-log')} is for rows that no other server has, and here each has a copy: leave it out, "
+            "or write --ps-replicas=0 as well"
+        )
+    log = log and str(Path(log).absolute())
     if here:
         check_packages(source, ("numpy", "numba"), command.python, Path.cwd())
-    return ServerCount(least, most, replicas, folder and str(Path(folder).absolute()), seconds_between)
+    return ServerCount(least, most, replicas, folder and str(Path(folder).absolute()), seconds_between, log)
 
 
 def _platform(scanned: Scanned, workers: bool) -> Literal["", "kubernetes"]:

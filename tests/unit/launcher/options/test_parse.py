@@ -1081,6 +1081,8 @@ def test_servers_have_a_least_and_a_most_number_and_replicas_where_there_are_two
     assert options("--servers=2:4 --ps-replicas=0").servers == ServerCount(2, 4, 0)
     assert options("--servers=1 --ps-checkpoint=/rows").servers == ServerCount(1, 1, 0, "/rows", 300.0)
     assert str(ServerCount(1, 1, 0, "/rows", 5.0)) == "1 replicas=0 checkpoint=/rows every=5"
+    assert options("--servers=2 --ps-replicas=0 --ps-log=/log").servers == ServerCount(2, 2, 0, log="/log")
+    assert str(ServerCount(1, 1, 0, log="/log")) == "1 replicas=0 log"
     assert str(ServerCount(2, 4, 1)) == "2:4 replicas=1" and str(ServerCount(1, 1, 0)) == "1 replicas=0"
 
 
@@ -1099,6 +1101,9 @@ def test_servers_have_a_least_and_a_most_number_and_replicas_where_there_are_two
         ("--servers=1 --ps-checkpoint=", "--ps-checkpoint= is empty: write --ps-checkpoint=DIR"),
         ("--servers=1 --ps-checkpoint-every=5", "says when, and not where: write --ps-checkpoint=DIR as well"),
         ("--servers=1 --ps-checkpoint=/rows --ps-checkpoint-every=0", "write --ps-checkpoint-every=1 or more"),
+        ("--ps-log=rows", "--ps-log=rows is for parameter servers: write --servers=2 as well"),
+        ("--servers=1 --ps-log=", "--ps-log= is empty: write --ps-log=DIR"),
+        ("--servers=2 --ps-log=/rows", "--ps-log=/rows is for rows that no other server has, and here each has a copy"),
         ("--servers=1 --ps-checkpoint=/rows --ps-checkpoint-every=often", "is not a number of seconds"),
     ],
 )
