@@ -56,6 +56,7 @@ VALID = "no valid request is refused"
 RAISES = "the product raises nothing"
 ANSWERED = "a worker is answered"
 EQUAL = "holders of a slot are equal"
+COMMITTED = "what is committed is in the rows"
 UNDONE = "what is undone is not in the rows"
 WHOLE = "a job goes back as a whole"
 
@@ -348,7 +349,7 @@ SERVER_DEFECTS: tuple[ServerDefect, ...] = (
     ServerDefect(
         "copy-unprepared: a copy has not what is prepared in its slots",
         Edit(f"{COPIES}._end_copy", "for part in self._prepared.take_slots(copy.slots): ...", "pass"),
-        "what is committed is in the rows",
+        COMMITTED,
         20009,
     ),
     ServerDefect(
@@ -441,6 +442,27 @@ SERVER_DEFECTS: tuple[ServerDefect, ...] = (
         Edit(CHOOSE, "table if usable and not table.goes_back else ...", "table"),
         VALID,
         161,
+    ),
+    ServerDefect(
+        "ranks-alone: rows go back to the checkpoint, and ranks in step do not",
+        Edit(
+            f"{PLAN}::lose_rows",
+            "replace(lost, restore=checkpoint, servers=(), primary=(), backup=(), joining=())",
+            "replace(lost, lost='', restore=checkpoint, servers=(), primary=(), backup=(), joining=())",
+        ),
+        HOLDERS,
+        30000,
+    ),
+    ServerDefect(
+        "before-prepared: ranks of before prepare steps in the rows that the job has gone back to",
+        Changes(
+            (
+                Edit(CHOOSE, "table if usable and not table.goes_back else ...", "table"),
+                Edit(f"{MARKS_OF}.check_lease", "source.lease < lease", "False"),
+            )
+        ),
+        COMMITTED,
+        30044,
     ),
 )
 
