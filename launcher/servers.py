@@ -3,6 +3,7 @@
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from ..elastic_agent.hosting import Host
 from ..elastic_agent.servers.server_host import ServerHost
@@ -39,4 +40,5 @@ def host_servers(servers: ServerCount, job: str, identity: "Identity | None") ->
     words = [f"--checkpoints={servers.checkpoint}", f"--job={job}"] if servers.checkpoint else []
     words += [f"--memory={servers.memory}"] if servers.memory else []
     words += [f"--disk={servers.disk}", f"--disk-size={servers.disk_size}"] if servers.disk else []
-    return partial(ServerHost, _certificates=certificates, _arguments=("-m", MODULE, *words))
+    logs = Path(servers.log) / quote(job, safe="") if servers.log else None
+    return partial(ServerHost, _certificates=certificates, _arguments=("-m", MODULE, *words), _logs=logs)

@@ -58,6 +58,7 @@ class ServerCount:
         memory: bytes that the rows of one server may take there; 0: half of what there is.
         disk: the folder for rows that do not fit, from the root; empty: there is none.
         disk_size: bytes that one server may take there.
+        log: the folder, on each machine, for what has happened to its servers, from the root; empty: there is none.
     """
 
     least: int
@@ -68,13 +69,14 @@ class ServerCount:
     memory: int = 0
     disk: str = ""
     disk_size: int = 0
+    log: str = ""
 
     def __str__(self) -> str:
         span = str(self.least) if self.least == self.most else f"{self.least}:{self.most}"
         saved = f" checkpoint={self.checkpoint} every={self.every:g}" if self.checkpoint else ""
         memory = f" memory={self.memory}" if self.memory else ""
         disk = f" disk={self.disk}:{self.disk_size}" if self.disk else ""
-        return f"{span} replicas={self.replicas}{saved}{memory}{disk}"
+        return f"{span} replicas={self.replicas}{saved}{memory}{disk}{' log' if self.log else ''}"
 
 
 @dataclass(frozen=True, slots=True)

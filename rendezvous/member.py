@@ -132,7 +132,7 @@ def describe_difference(here: Fingerprint, there: Fingerprint) -> str:
         "version": "elastic-run's version",
         "framework": "--framework",
         "roles": "--roles (or what --role-options and --role-command say of them)",
-        "servers": "--servers (or --ps-replicas, --ps-checkpoint, --ps-memory, --ps-disk)",
+        "servers": "--servers (or --ps-replicas, --ps-checkpoint, --ps-memory, --ps-disk, --ps-log)",
         "identity": "how nodes prove that they belong to the job",
     }
     differences = _differing(names, here, there)

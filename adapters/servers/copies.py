@@ -107,6 +107,11 @@ class Copies:
         return bool(self._active)
 
     @property
+    def has_any(self) -> bool:
+        """Under way, or whole and not named by the table."""
+        return bool(self._active or self._whole or self._joining)
+
+    @property
     def slots_under_way(self) -> int:
         """Slots that are sent, to whomever."""
         return sum(int(copy.slots.sum()) for copy in self._active.values())

@@ -88,13 +88,17 @@ class PartReader:
         version: its number.
         slots: which are wanted.
         tables, marks: where it goes.
+        keeps_leases: those of the marks are of this run.
 
     Attributes:
         found: the slots of which there was all.
     """
 
-    def __init__(self, version: int, slots: SlotSet, tables: Tables, marks: Marks) -> None:
+    def __init__(
+        self, version: int, slots: SlotSet, tables: Tables, marks: Marks, *, keeps_leases: bool = False
+    ) -> None:
         self._version = version
+        self._keeps_leases = keeps_leases
         self._slots = slots
         self._tables = tables
         self._marks = marks
@@ -122,8 +126,8 @@ class PartReader:
         if head.version != self._version:
             raise Malformed(f"it is of checkpoint {head.version}")
         slots = self._slots & read_slots(head.slots)
-        if slots.any():  # leases are counted anew, in another run's ledger
-            self._marks.put_slots(slots, head.datasets, arrays, leased=False)
+        if slots.any():  # leases are counted anew in another run's ledger
+            self._marks.put_slots(slots, head.datasets, arrays, leased=self._keeps_leases)
         for spec in head.tables:
             self._tables.take_table(replace(spec, max_staleness=None))  # that is between the workers of a run
         return slots

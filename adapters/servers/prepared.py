@@ -55,6 +55,11 @@ class PreparedSteps:
     def __init__(self) -> None:
         self._steps: dict[StepKey, list[PreparedPart]] = {}
 
+    @property
+    def is_empty(self) -> bool:
+        """There is none."""
+        return not self._steps
+
     def count_bytes(self, but: PushSource | None = None, rank: int | None = None) -> int:
         """That all of it takes, with the rows that it will make.
 

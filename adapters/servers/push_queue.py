@@ -130,6 +130,11 @@ class PushQueue:
         return self._task is not None or bool(self._resumed)
 
     @property
+    def is_idle(self) -> bool:
+        """Nothing was asked that is not answered, and nothing is in doubt."""
+        return not (self.is_pushing or self._queue or self._doubts)
+
+    @property
     def awaited(self) -> tuple[int, tuple[Peer, ...]]:
         """How many were begun, and who must answer before the one that the others wait behind is done."""
         return self._begun, tuple(self._task.waiting) if self._task is not None else ()

@@ -1,7 +1,7 @@
 """The process that keeps a part of a job's tables: workers and other servers connect to it.
 
     python -m elastic_run.adapters.servers.server [--memory=BYTES] [--disk=FOLDER --disk-size=BYTES]
-                                                  [--checkpoints=FOLDER --job=JOB]
+                                                  [--checkpoints=FOLDER --job=JOB] [--log=FOLDER]
 
 An agent keeps it (`elastic_agent/servers/`), and tells it the table of slots by lines of JSON on its stdin, each a
 `ServerOrders`. It says `ready: LOCAL REMOTE JOINED SAVED` on stdout when it can answer, with its loops compiled, and
@@ -22,15 +22,18 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 
+import numpy as np
+
 from ...master.machine.parameter_servers import ServerMeasure
 from ...master.servers.checkpoint_folder import CheckpointFolder
-from ...master.servers.slot_table import SlotTable
+from ...master.servers.slot_table import SLOTS, SlotTable
 from ...rendezvous.base.frozen import replace
 from ...rendezvous.host import process_limits
 from ...rendezvous.host.control_groups import usable_memory
 from ...rendezvous.wire.values import Malformed, decode
 from .compiling import compile_loops
 from .counters import ServerCounters
+from .event_log import SHORTEST, EventLog, LogDamaged
 from .job_servers import UNREADABLE, ServerOrders
 from .part_files import PartDamaged, PartReader, write_part
 from .part_saver import PartSaver
@@ -38,6 +41,7 @@ from .record_file import DiskLimit, RecordFile
 from .requests import (
     ForwardPrepare,
     ForwardPush,
+    OpenTable,
     Ping,
     PrepareGradients,
     PullRows,
@@ -82,6 +86,7 @@ class ServedMachine:
         ready: says where it listens, the version whose copies are whole, and the last checkpoint that is written.
         checkpoints: where they are; None: there are none.
         disk: where others may be; None: nowhere.
+        log: of its events; None: what it has is lost with its process.
     """
 
     def __init__(
@@ -91,7 +96,10 @@ class ServedMachine:
         ready: Callable[[str, str, int, int], None],
         checkpoints: CheckpointFolder | None = None,
         disk: DiskLimit | None = None,
+        log: EventLog | None = None,
     ) -> None:
+        self._log = log
+        self._bases = PartSaver(self._end_base, self._try_base, self._miss_base)
         self._machine = ServerMachine(orders.incarnation, memory, disk)
         self._orders = orders
         self._ready = ready
@@ -148,6 +156,9 @@ class ServedMachine:
             # The machine goes by the newest, so peers are found there.
             orders = replace(orders, table=self._orders.table)
         self._orders = orders
+        for server in orders.table.servers:
+            if (link := self._peers.get(server.incarnation)) is not None:
+                link.follow_peer(server)
         is_newer = orders.table.version > self._machine.version
         self._do(TableRead(orders.table))
         if is_newer and orders.table.checkpoint == orders.table.version:
@@ -191,6 +202,73 @@ class ServedMachine:
     def close(self) -> None:
         """Nothing of it goes on."""
         self._saver.close()
+        self._bases.close()
+
+    # -- the log ----------------------------------------------------------------------------------------------------
+
+    async def read_log(self) -> None:
+        """Is what the process was that has written it, before anybody can ask. What that wanted done may be done again.
+
+        Raises OSError, PartDamaged, LogDamaged, TableFull, Malformed.
+        """
+        if (log := self._log) is None or log.is_new:
+            return
+        machine, turns, last = self._machine, 0, 0
+        if log.base:
+            every = np.ones(SLOTS, np.bool_)
+            reader = PartReader(log.base, every, machine.tables, machine.marks, keeps_leases=True)
+            await asyncio.to_thread(reader.read_part, log.base_path)
+        for event in log.read_events():
+            if isinstance(event, TableRead):
+                self._orders = replace(self._orders, table=event.table)
+                if not log.base:
+                    await self.load_rows(self._orders)
+            elif isinstance(event, ServerAsked):
+                last = max(last, event.connection)
+            turns -= isinstance(event, CopyTurn)
+            for effect in machine.on(event):
+                turns += isinstance(effect, WantTurn)
+                self._joined = effect.version if isinstance(effect, CopiesWhole) else self._joined
+        self._numbers = count(last + 1)
+        self._find_saved()
+        for peer in machine.peers:
+            self._do(PeerBroken(peer))
+        for _ in range(turns):
+            self._do(CopyTurn())
+        rows = sum(each.count for each in machine.tables.list_rows())
+        print_words(f"this parameter server goes on with its log: it has {rows} rows")
+
+    def _find_saved(self) -> None:
+        """The part of the last checkpoint, if it was written."""
+        table, at = self._orders.table, self._orders.table.index_of(self._orders.incarnation)
+        if self._checkpoints is not None and table.checkpoint and at >= 0:
+            if self._checkpoints.name_part(table.checkpoint, table.servers[at].number).exists():
+                self._saved = table.checkpoint
+            else:
+                self._save_left_out()
+
+    def _try_base(self) -> None:
+        """Begins the next log, if this one is long: from a state that rows and marks say all of."""
+        if self._log is None or not self._log.is_long or not self._machine.is_settled:
+            return
+        machine, version = self._machine, self._machine.version
+        number, path = self._log.begin_next()
+        self._log.append_event(TableRead(self._orders.table))
+        for spec in machine.tables.declared_specs:
+            self._log.append_event(ServerAsked(0, OpenTable(spec, version)))
+        write = partial(write_part, path, number, machine.serving, machine.tables, machine.marks)
+        self._bases.save_part(number, path, write)
+
+    def _end_base(self, number: int) -> None:
+        if self._log is not None:
+            self._log.end_base(number)
+
+    def _miss_base(self, words: str) -> None:
+        print_words(f"{words}: its log goes on")
+        if self._log is not None:
+            self._log.miss_base()
+
+    # -- what happens -----------------------------------------------------------------------------------------------
 
     @property
     def failed(self) -> "asyncio.Future[None]":
@@ -270,9 +348,13 @@ class ServedMachine:
         if self._failed.done():
             return
         try:
-            self._do_effects(self._machine.on(event))
+            effects = self._machine.on(event)
+            if self._log is not None:
+                self._log.append_event(event)
+            self._do_effects(effects)
             if (shared := self._machine.tables.shared) is not None and shared.space.starves:
                 self._saver.give_up(shared.space.failure)
+            self._try_base()
         except Exception as error:  # noqa: BLE001  whatever it is
             self._failed.set_exception(error)
 
@@ -333,7 +415,9 @@ def share_of_memory(table: SlotTable) -> int:
     return usable_memory() // (2 * max(on_node.values(), default=1))
 
 
-async def serve(memory: int | None, checkpoints: CheckpointFolder | None = None, disk: DiskLimit | None = None) -> None:
+async def serve(
+    memory: int | None, checkpoints: CheckpointFolder | None, disk: DiskLimit | None, log: EventLog | None
+) -> None:
     """Answers until stdin ends. Raises RowsMissing, OSError, Malformed, and what `ServedMachine.load_rows` does."""
     reader = asyncio.StreamReader(limit=1 << 24)
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
@@ -346,7 +430,9 @@ async def serve(memory: int | None, checkpoints: CheckpointFolder | None = None,
         lambda local, remote, joined, saved: print("ready:", local, remote, joined, saved, flush=True),
         checkpoints,
         disk,
+        log,
     )
+    await process.read_log()
     async with contextlib.AsyncExitStack() as stack:
         for server in await process.listen():
             stack.callback(server.close)
@@ -378,7 +464,10 @@ def main() -> None:
     parser.add_argument("--disk-size", type=int)
     parser.add_argument("--checkpoints", type=Path)
     parser.add_argument("--job", default="")
+    parser.add_argument("--log", type=Path)
+    parser.add_argument("--log-bytes", type=int, default=SHORTEST)
     options = parser.parse_args()
+    log = EventLog(options.log, options.log_bytes) if options.log else None
     try:
         disk = DiskLimit(options.disk, options.disk_size) if options.disk else None
         if disk is not None:
@@ -390,8 +479,8 @@ def main() -> None:
     process_limits.write_no_core()  # it would have the rows in it, and a key
     try:
         with process_limits.all_allowed():  # a connection from each worker and server
-            asyncio.run(serve(options.memory, checkpoints, disk))
-    except PartDamaged as error:
+            asyncio.run(serve(options.memory, checkpoints, disk, log))
+    except (PartDamaged, LogDamaged) as error:
         sys.exit(f"{UNREADABLE}: {error}")
     except (RowsMissing, TableFull, OSError, Malformed) as error:
         sys.exit(f"this parameter server ends: {error}")

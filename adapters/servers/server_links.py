@@ -250,6 +250,10 @@ class PeerLink:
         self._protocol: _PeerProtocol | None = None
         self._connecting: asyncio.Task[None] | None = None
 
+    def follow_peer(self, peer: RunningServer) -> None:
+        """It listens there from now on: another process goes on with what that server was."""
+        self._peer = peer
+
     def tell_server(self, request: PeerRequest, arrays: Arrays) -> None:
         """Now, or when there is a connection."""
         if self._protocol is not None:

@@ -120,6 +120,17 @@ class ServerMachine:
         return self._read_slots
 
     @property
+    def peers(self) -> list[Peer]:
+        """Those that it keeps a connection to."""
+        return self._outbox.peers
+
+    @property
+    def is_settled(self) -> bool:
+        """It is nothing but its rows and marks: nothing is asked, prepared, copied, removed or in doubt."""
+        busy = self._parked or self._removing or not self._queue.is_idle or not self._prepared.is_empty
+        return self._read_slots and not (busy or self._copies.has_any or self._arrivals.slots.any())
+
+    @property
     def awaited(self) -> tuple[int, tuple[Peer, ...]]:
         """See `PushQueue.awaited`."""
         return self._queue.awaited

@@ -6,8 +6,10 @@ table's planner (`master/servers/placement.py`).
 """
 
 import asyncio
+import shutil
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from ...adapters.servers.job_servers import UNREADABLE, JobServers, ServerOrders
 from ...master.machine.parameter_servers import NodeServers, RankWait, ServerReport
@@ -61,6 +63,8 @@ class ServerHost:
         setup, store, keys, waits, inbox, say, services: as for `Host`.
         certificates: for connections between nodes; None: they are as they are.
         arguments: of the server, after the interpreter.
+        logs: the folder for what has happened to servers, by which another process goes on in the place of one that
+            has ended; None: there is none.
 
     Attributes:
         table: the newest that was read.
@@ -76,11 +80,14 @@ class ServerHost:
     _services: Callable[[], Services]
     _certificates: Certificates | None = None
     _arguments: tuple[str, ...] = ("-m", MODULE)
+    _logs: Path | None = None
 
     def __post_init__(self) -> None:
         self._tasks = Tasks(self._inbox.wake)
         self._kept: dict[int, ServerProcess] = {}
         self._deaths: dict[int, int] = {}  # by place, of those that were not ready
+        self._resumed: dict[int, ServerProcess] = {}  # have ended, and another process is to go on as each, by its log
+        self._logged: set[int] = set()  # places whose servers have had a log
         self._left: dict[str, str] = {}  # keys of servers that have ended, and the incarnation of each
         self._node = ""  # as it was registered last
         self._waits_of_ranks: dict[int, tuple[float, RankWait]] = {}  # when each has told of one last
@@ -187,6 +194,8 @@ class ServerHost:
         """Ends the servers."""
         await self._tasks.close()
         await asyncio.gather(*(each.end() for each in self._kept.values()))
+        for number in self._logged:
+            self._remove_logs(number)
         self._kept.clear()
 
     async def _take_table(self, found: KeyValue | None) -> bool:
@@ -227,6 +236,10 @@ class ServerHost:
                 await self._end(each, at_once=True)  # nobody may have these rows any more
             elif each.number not in places:
                 await self._end(each)
+        for number, each in list(self._resumed.items()):
+            if number not in places or each.rows_from != self.table.rows_from:
+                del self._resumed[number]
+                self._left[self._keys.server(number)] = each.incarnation
         for key, incarnation in list(self._left.items()):
             if await self._remove(key, incarnation):
                 del self._left[key]
@@ -246,15 +259,28 @@ class ServerHost:
 
     async def _start(self, number: int) -> None:
         setup = self._setup
-        each = ServerProcess(
-            number, self._services(), self._inbox.wake, float(setup.lease_ttl), READY_SECONDS, self._arguments
-        )
+        before, words = self._resumed.get(number), self._arguments
+        each = ServerProcess(number, self._services(), self._inbox.wake, float(setup.lease_ttl), READY_SECONDS)
+        if before is not None:
+            each.incarnation, each.revision = before.incarnation, before.revision
+        if self._logs is not None:
+            if before is None:
+                self._remove_logs(number)
+            self._logged.add(number)
+            words = (*words, f"--log={self._logs / f'server-{number}' / each.incarnation}")
+        each.arguments = words
         try:
             await each.start(self._orders(each), (setup.workers.python, "-u"), setup.workers.inherited)
         except StartFailed as error:
             self._count_death(number, str(error))
         else:
             self._kept[number] = each
+            self._resumed.pop(number, None)
+
+    def _remove_logs(self, number: int) -> None:
+        """Of servers whose rows nobody wants any more."""
+        if self._logs is not None:
+            shutil.rmtree(self._logs / f"server-{number}", ignore_errors=True)
 
     async def _hear_server(self, each: ServerProcess) -> None:
         """Has the store know what it says of itself."""
@@ -304,7 +330,12 @@ class ServerHost:
 
     async def _bury(self, each: ServerProcess) -> None:
         why = each.failure
-        await self._end(each, at_once=True)
+        if self._can_resume(each) and UNREADABLE not in why:
+            del self._kept[each.number]
+            self._resumed[each.number] = each
+            await each.end(at_once=True)
+        else:
+            await self._end(each, at_once=True)
         if UNREADABLE in why:
             self._given_up = why  # another one would fare no better
             self._inbox.wake()
@@ -313,11 +344,17 @@ class ServerHost:
         elif each.hung:  # how others ended is printed as it is for any service
             self._say(why)
 
+    def _can_resume(self, each: ServerProcess) -> bool:
+        """The table names it, and its log has what it was. The store has it still, so that nobody takes it for lost."""
+        named = self.table.index_of(each.incarnation) != NOBODY and each.rows_from == self.table.rows_from
+        return self._logs is not None and named and each.revision > 0
+
     async def _end(self, each: ServerProcess, *, at_once: bool = False) -> None:
         del self._kept[each.number]
         if each.ready:
             self._left[self._keys.server(each.number)] = each.incarnation
         await each.end(at_once=at_once)
+        self._remove_logs(each.number)
 
     def _count_death(self, number: int, why: str) -> None:
         self._deaths[number] = deaths = self._deaths.get(number, 0) + 1

@@ -30,10 +30,10 @@ class ServerProcess:
         changed: is called when it is given up.
         patience: seconds for which it may be silent, once it was ready, and not at work (`silence.py`).
         ready_seconds: that it has to be ready.
-        arguments: what follows the interpreter.
 
     Attributes:
-        incarnation: its own.
+        arguments: what follows the interpreter.
+        incarnation: its own, or that of the one whose log it reads.
         rows_from: `SlotTable.rows_from` when it was started.
         ready: it was.
         hung: why it is given up, though it lives, as the rest of a sentence; empty where it is not.
@@ -46,9 +46,9 @@ class ServerProcess:
     _changed: Callable[[], None]
     _patience: float
     _ready_seconds: float
-    _arguments: tuple[str, ...]
 
     def __post_init__(self) -> None:
+        self.arguments: tuple[str, ...] = ("-m", MODULE)
         self.incarnation = secrets.token_hex(8)
         self.rows_from = 0
         self.ready = False
@@ -75,7 +75,7 @@ class ServerProcess:
     async def start(self, orders: ServerOrders, python: Sequence[str], environment: Mapping[str, str]) -> None:
         """Raises StartFailed, with words."""
         self._told, self.rows_from = orders, orders.table.rows_from
-        service = Service(f"server {self.number}", self._arguments, "job")
+        service = Service(f"server {self.number}", self.arguments, "job")
         await self._services.enter((service,), encode(orders) + b"\n", python, environment)
         self._looking = asyncio.create_task(self._wait_until_ready(), name=f"server {self.number} is ready")
 

@@ -31,8 +31,7 @@ class Flag:
     Attributes:
         usage: its name, in hyphens and without dashes, and after `=` what its value is called; a switch has none.
         help: one or two lines for the help.
-        default: the value of a flag that is not given; None where there is none. Only a flag whose default is
-            empty takes an empty value (`--rdzv-endpoint=$UNSET`).
+        default: its value where it is not given; None: it has none. Only where this is empty is an empty value taken.
         short: its single letter, or empty.
         choices: all the values that it takes, if `metavar` is not just these (`keep|kill`); empty where it takes any.
         torchrun: it is one of torchrun's; the others are our own.
@@ -115,6 +114,7 @@ FLAGS: tuple[Flag, ...] = (
         _own("ps-checkpoint-every=SECONDS", "From one checkpoint of the tables to the next.", "300"),
         _own("ps-memory=SIZE", "Memory for the rows of one server, such as 8GiB; by default a part of half there is."),
         _own("ps-disk=DIR:SIZE", "A folder of each node for rows beyond that, and what one server may take there."),
+        _own("ps-log=DIR", "Log what servers are told on each machine's disk: one that is killed goes on by that."),
         _own("node-unit=N", "The number of nodes in a round is a multiple of this number (slices, racks).", "1"),
         Flag("standalone", "This machine only: no endpoint, no server.", own_node=True),
         _own(

@@ -195,7 +195,7 @@ def _nodes(scanned: Scanned, notes: list[str]) -> Nodes:
     return Nodes(least, most, unit)
 
 
-SERVER_FLAGS = ("ps-replicas", "ps-checkpoint", "ps-checkpoint-every", "ps-memory", "ps-disk")
+SERVER_FLAGS = ("ps-replicas", "ps-checkpoint", "ps-checkpoint-every", "ps-memory", "ps-disk", "ps-log")
 """Of a job with parameter servers."""
 
 
@@ -225,10 +225,22 @@ def _servers(scanned: Scanned, command: Command, *, here: bool) -> ServerCount |
         raise UsageError(f"{every} says when, and not where: write --ps-checkpoint=DIR as well")
     memory = size(scanned.text("ps-memory") or "", scanned.source("ps-memory")) if scanned.has("ps-memory") else 0
     disk, room = _disk(scanned)
+    log = scanned.text("ps-log") or ""
+    if log and replicas:
+        raise UsageError(
+            f"{scanned.source('ps-log')} is for rows that no other server has, and here each has a copy: leave it out, "
+            "or write --ps-replicas=0 as well"
+        )
+    if log and disk:
+        raise UsageError(
+            f"{scanned.source('ps-log')} is for rows that are all in memory: leave out one of it and "
+            f"{scanned.source('ps-disk')}"
+        )
+    log = log and str(Path(log).absolute())
     if here:
         check_packages(source, ("numpy", "numba"), command.python, Path.cwd())
     return ServerCount(
-        least, most, replicas, folder and str(Path(folder).absolute()), seconds_between, memory, disk, room
+        least, most, replicas, folder and str(Path(folder).absolute()), seconds_between, memory, disk, room, log
     )
 
 

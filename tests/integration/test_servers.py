@@ -114,6 +114,15 @@ def test_a_server_without_a_replica_that_is_lost_ends_the_job_once_with_the_reas
     )
 
 
+def test_the_only_server_that_is_killed_again_and_again_goes_on_with_its_log(tmp_path: Path) -> None:
+    after = ("pushed 5", "goes on with its log", "goes on with its log")
+    words = ("--servers=1", f"--ps-log={tmp_path / 'log'}", "--max-restarts=0", *SLOW)
+    code, said = run_and_kill(tmp_path, *words, after=after)
+    assert code == 0, said
+    assert said.count("died by SIGKILL") == 3 and "counted [2.0] 12000" in said and "round 2" not in said
+    assert not list((tmp_path / "log").glob("*/*"))
+
+
 def test_a_server_with_a_replica_that_is_lost_is_not_felt(tmp_path: Path) -> None:
     code, said = run_and_kill(tmp_path, "--servers=2", AHEAD, *SLOW, after=("pushed 5", "have a second copy"))
     assert code == 0, said

@@ -2,12 +2,16 @@
 
 from pathlib import Path
 
+import numpy as np
+
+from elastic_run.adapters.servers.marks import Marks
 from elastic_run.adapters.servers.part_files import PartReader, write_part
 from elastic_run.adapters.servers.server_machine import ServerMachine
 from elastic_run.adapters.servers.slot_roles import read_roles
+from elastic_run.adapters.servers.tables import Tables
 from elastic_run.master.servers.checkpoint_folder import CheckpointFolder, CheckpointManifest
 from elastic_run.master.servers.checkpoint_keeper import can_be_saved, is_saved
-from elastic_run.master.servers.slot_table import RunningServer, SlotTable
+from elastic_run.master.servers.slot_table import SLOTS, RunningServer, SlotTable
 from elastic_run.rendezvous.base.frozen import replace
 
 
@@ -44,6 +48,15 @@ class SavedTables:
                 self._folder.name_part(table.version, number), table.version, slots, machine.tables, machine.marks
             )
         return bool(slots.any())
+
+    def load_marks(self, checkpoint: int) -> Marks:
+        """Of all slots."""
+        marks, every = Marks(), np.ones(SLOTS, np.bool_)
+        reader = PartReader(checkpoint, every, Tables(1 << 24), marks)
+        for path in self._folder.read_parts(checkpoint):
+            reader.read_part(path)
+        marks.hold_slots(every)
+        return marks
 
     def load_rows(self, machine: ServerMachine, table: SlotTable, incarnation: str) -> None:
         """Before the first table with slots."""

@@ -56,6 +56,7 @@ VALID = "no valid request is refused"
 RAISES = "the product raises nothing"
 ANSWERED = "a worker is answered"
 EQUAL = "holders of a slot are equal"
+COMMITTED = "what is committed is in the rows"
 UNDONE = "what is undone is not in the rows"
 WHOLE = "a job goes back as a whole"
 
@@ -334,7 +335,7 @@ SERVER_DEFECTS: tuple[ServerDefect, ...] = (
         "stale-record: a row that has changed in memory is read from disk as it was before",
         Edit(f"{POOL}.locate", "self._change(frames)", "pass"),
         EQUAL,
-        30000,
+        100000,
     ),
     ServerDefect(
         "bare-record: what the optimizer keeps of a row stays behind when it goes to disk",
@@ -344,7 +345,7 @@ SERVER_DEFECTS: tuple[ServerDefect, ...] = (
             'records[f"f{place}"] = each[changed] if not place else 0',
         ),
         EQUAL,
-        30000,
+        100000,
     ),
     # -- ranks in step
     ServerDefect(
@@ -366,7 +367,7 @@ SERVER_DEFECTS: tuple[ServerDefect, ...] = (
     ServerDefect(
         "copy-unprepared: a copy has not what is prepared in its slots",
         Edit(f"{COPIES}._end_copy", "for part in self._prepared.take_slots(copy.slots): ...", "pass"),
-        "what is committed is in the rows",
+        COMMITTED,
         20009,
     ),
     ServerDefect(
@@ -459,6 +460,27 @@ SERVER_DEFECTS: tuple[ServerDefect, ...] = (
         Edit(CHOOSE, "table if usable and not table.goes_back else ...", "table"),
         VALID,
         161,
+    ),
+    ServerDefect(
+        "ranks-alone: rows go back to the checkpoint, and ranks in step do not",
+        Edit(
+            f"{PLAN}::lose_rows",
+            "replace(lost, restore=checkpoint, servers=(), primary=(), backup=(), joining=())",
+            "replace(lost, lost='', restore=checkpoint, servers=(), primary=(), backup=(), joining=())",
+        ),
+        HOLDERS,
+        30000,
+    ),
+    ServerDefect(
+        "before-prepared: ranks of before prepare steps in the rows that the job has gone back to",
+        Changes(
+            (
+                Edit(CHOOSE, "table if usable and not table.goes_back else ...", "table"),
+                Edit(f"{MARKS_OF}.check_lease", "source.lease < lease", "False"),
+            )
+        ),
+        COMMITTED,
+        30044,
     ),
 )
 

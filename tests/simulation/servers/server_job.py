@@ -16,8 +16,9 @@ from elastic_run.adapters.servers.requests import PushSource
 from elastic_run.adapters.servers.server_events import ServerEvent
 from elastic_run.adapters.servers.specs import FTRL, SGD, Adagrad, Adam, Momentum, Normal, TableSpec
 from elastic_run.master.servers.placement import ServersWanted
-from elastic_run.master.servers.slot_table import SlotTable
+from elastic_run.master.servers.slot_table import SLOTS, SlotTable
 
+from .holdings import read_marks
 from .lines import LineNetwork, Machine
 from .saved_tables import SavedTables
 from .server_process import ServerProcess
@@ -114,6 +115,8 @@ class ServerJob:
             shape = self._schedule.shape  # a copy of all rows, piece by piece, comes several times after another
             copies = 8 * shape.ids / shape.piece * shape.delay
             self._timeline.run(lambda: False, self._timeline.now + SETTLED_SECONDS + copies)
+            if self._store.table.goes_back:  # what was lost is of a job that has ended
+                return None
             self.rules.check_end(self._schedule.shape.replicas, self._most_servers())
             if self._team is not None:
                 self.rules.check_alone(self._team.train_alone())
@@ -212,11 +215,15 @@ class ServerJob:
     def _open_round(self) -> None:
         """Goes back: the ledger begins anew at once, and workers of before live on for a moment."""
         store = self._store
-        if not store.table.goes_back or store.rows_from > store.table.rows_from:
+        if not store.table.goes_back or store.rows_from > store.table.rows_from or self._ledger.over:
             return
         store.round += 1
         store.rows_from = store.round
         self._ledger.go_back(store.round)
+        if self._team is not None:
+            shape = self._schedule.shape
+            marks = self._saved.load_marks(store.table.restore)
+            self._team.go_back(store.round, read_marks(marks, shape.shards, shape.length, np.ones(SLOTS, np.bool_)))
         self.say(f"round {store.round} goes back to checkpoint {store.table.restore}")
         for agent in self._agents.values():
             agent.see_round_later(store.rows_from)

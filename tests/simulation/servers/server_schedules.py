@@ -105,8 +105,12 @@ IN_STEP = 20_000
 """Seeds from here on are of jobs whose workers are ranks of synchronous training."""
 
 
-ON_DISK = 30_000
-"""Seeds from here on are of jobs whose rows do not fit into memory."""
+RETURNING = 30_000
+"""Seeds from here on are of such jobs, too, whose tables are saved, and that lose all that hold some slot."""
+
+
+ON_DISK = 100_000
+"""Seeds from here on are of the jobs of those before, whose rows do not fit into memory here."""
 
 
 MANAGED = 7
@@ -136,7 +140,7 @@ def draw_schedule(seed: int) -> ServerSchedule:
 
 def _draw_saved(seed: int) -> ServerSchedule:
     drawn = _draw_managed(seed)
-    if seed % SAVED != 7 or drawn.shape.steps:
+    if (seed % SAVED != 7 or drawn.shape.steps) and seed < RETURNING:
         return drawn
     chance = random.Random(f"saved {seed}")
     losses = [ServerFault(chance.uniform(1.0, 5.0), RETURN, 0.0) for _ in range(chance.randint(1, 3))]
@@ -146,7 +150,7 @@ def _draw_saved(seed: int) -> ServerSchedule:
 
 def _draw_managed(seed: int) -> ServerSchedule:
     if seed >= IN_STEP:
-        drawn = _draw_plain(seed if seed % 2 else seed - HASTY)
+        drawn = _draw_plain(seed if seed % 2 else seed - (HASTY if seed < RETURNING else RETURNING))
         return replace(drawn, seed=seed, shape=replace(drawn.shape, steps=True, trainers=2))
     drawn = _draw_plain(seed)
     if seed % MANAGED != MANAGED - 2:

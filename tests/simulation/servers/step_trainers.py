@@ -20,6 +20,7 @@ from elastic_run.adapters.servers.requests import (
     StepShare,
     WorkerRequest,
 )
+from elastic_run.adapters.servers.slot_sets import SlotSet
 from elastic_run.adapters.servers.specs import TableSpec
 from elastic_run.adapters.servers.step_recovery import RowPosition, settle_steps
 from elastic_run.adapters.servers.tables import Tables, apply_parts, find_parts
@@ -69,6 +70,8 @@ class StepTeam:
         file: the position of the script's checkpoint.
         decided: the furthest that no rank can undo.
         over: everything is committed.
+        rows_from: the last round that was opened to go back.
+        file_abandoned: the job has gone back since the script's checkpoint was written: rows may be older.
     """
 
     def __init__(self, records: Records, chance: random.Random) -> None:
@@ -76,13 +79,15 @@ class StepTeam:
         self.file: RowPosition = 0, 0
         self.decided: RowPosition = 0, 0
         self.over = False
+        self.rows_from = 0
+        self.file_abandoned = False
         self.epochs, self.length, _ = records.ids.shape
         self._records = records
         self._random = chance
         self._present: list[StepTrainer] = []
         self._prepared: dict[StepKey, dict[int, tuple[Array, Array]]] = {}
-        self._complete: dict[tuple[int, int], StepKey] = {}
-        self._settled: RowPosition = 0, 0
+        self._complete: list[tuple[StepKey, SlotSet]] = []  # in their order, and the slots whose rows have them
+        self._marks = np.zeros((self.epochs, SLOTS), np.int64)  # what these make
 
     def join(self, trainer: "StepTrainer") -> None:
         """It wants to be in the next round."""
@@ -135,34 +140,57 @@ class StepTeam:
 
     def note_complete(self, key: StepKey) -> None:
         """All ranks have prepared it; where the rows have it, they keep what they have."""
-        if self.follow((0, 0), key[0], key[2]) > self._settled:
-            self._complete[key[0], key[2]] = key
+        epoch, begin, end, _ = key
+        new = self._marks[epoch] == begin
+        if new.any():
+            self._marks[epoch, new] = end
+            self._complete.append((key, new))
 
     def note_settled(self, furthest: RowPosition) -> None:
         """What was prepared beyond that is dropped."""
-        self._settled = furthest
-        self._complete = {at: key for at, key in self._complete.items() if self.follow((0, 0), *at) <= furthest}
+        self._keep_steps(lambda epoch, end: np.full(SLOTS, self.follow((0, 0), epoch, end) <= furthest))
+
+    def go_back(self, round: int, marks: Array) -> None:
+        """Gives up all workers of before that round. The rows have these marks of a checkpoint, (epochs, SLOTS)."""
+        self._present.clear()
+        self.rows_from = round
+        self.round.broken = True
+        self.over, self.file_abandoned = False, True
+        self._keep_steps(lambda epoch, end: marks[epoch] >= end)
+        if (self._marks != marks).any():
+            raise AssertionError("a checkpoint has steps that nobody has decided")
+        self.decided = max(
+            self.follow((0, 0), epoch, int(mark)) for epoch in range(self.epochs) for mark in np.unique(marks[epoch])
+        )
+
+    def _keep_steps(self, stays: Callable[[int, int], SlotSet]) -> None:
+        """Those that stay in the rows of some slots, by their epoch and end, there."""
+        kept: list[tuple[StepKey, SlotSet]] = []
+        for key, slots in reversed(self._complete):
+            epoch, begin, end, _ = key
+            stay = slots & stays(epoch, end)
+            self._marks[epoch, slots & ~stay] = begin
+            if stay.any():
+                kept.append((key, stay))
+        self._complete = kept[::-1]
 
     def train_alone(self) -> dict[int, bytes]:
         """The rows of the table `model` of a process that does the same steps by itself, by id."""
         tables = Tables(1 << 24)
         tables.open_table(self._records.model)
-        for epoch in range(self.epochs):
-            begin = 0
-            while begin < self.length:
-                ends = [key for at, key in self._complete.items() if at[0] == epoch and key[1] == begin]
-                key = min(ends, key=lambda key: key[2])
-                self._apply_alone(tables, self._records.model, key)
-                begin = key[2]
+        assert (self._marks == self.length).all(), "all is decided"
+        for key, slots in sorted(self._complete, key=lambda each: each[0]):
+            self._apply_alone(tables, self._records.model, key, slots)
         arrays, _ = tables.find_table("model").copy_piece(0, np.ones(SLOTS, np.bool_), 1 << 16)
         return {int(each): b"".join(part[at].tobytes() for part in arrays[1:]) for at, each in enumerate(arrays[0])}
 
-    def _apply_alone(self, tables: Tables, spec: TableSpec, key: StepKey) -> None:
+    def _apply_alone(self, tables: Tables, spec: TableSpec, key: StepKey, slots: SlotSet) -> None:
         summed: dict[int, Array] = {}
         for _, (ids, model) in sorted(self._prepared[key].items()):
             for number, gradient in zip(ids.tolist(), model, strict=True):
                 summed[number] = summed.get(number, np.zeros(spec.columns, np.float32)) + gradient
         ids = np.array(sorted(summed), np.int64)
+        ids = ids[slots[slots_of(ids)]]
         gradients = np.array([summed[number] for number in ids.tolist()], np.float32).reshape(-1, spec.columns)
         apply_parts(find_parts(tables.read_push(("model",), (ids, gradients), np.ones(SLOTS, np.bool_))), True, at=0)
 
@@ -201,7 +229,10 @@ class StepTrainer(Trainer):
         while not self._team.over:
             of = self._team.round
             if not self._team.has(self):
-                return
+                if self.round >= self._team.rows_from:
+                    return
+                yield 0.05  # until its agent ends it
+                continue
             if of is last or of.broken or self not in of.members:
                 yield 0.02
                 continue
@@ -211,7 +242,8 @@ class StepTrainer(Trainer):
             except RoundBroken:
                 self.pushing = False
             except StepRefused:
-                return
+                if self.round >= self._team.rows_from:
+                    return
 
     def _ask_all(self, request: Callable[[int], WorkerRequest]) -> Wait:
         answers: Mapping[int, tuple[Reply, list[Array]]] = yield from self._ask_servers(
@@ -223,12 +255,16 @@ class StepTrainer(Trainer):
         team = self._team
         of.claims[self.name] = self.position
         yield from team.meet(self, of, "claims")
-        chosen = max((claim for claim in of.claims.values() if claim is not None), default=team.file)
-        self.position = chosen
+        claimed = [claim for claim in of.claims.values() if claim is not None]
+        chosen, abandoned = max(claimed, default=team.file), not claimed and team.file_abandoned
+        if not abandoned:
+            self.position = chosen
         yield from team.meet(self, of, "agreed")
         marks: list[RowPosition] = yield from self._settle(of, chosen)
-        team.decided = max(team.decided, chosen)
         rows, furthest = (team.follow((0, 0), *marks[at]) for at in (0, -1))
+        if abandoned:
+            self.position = chosen = min(chosen, rows)
+        team.decided = max(team.decided, chosen)
         if rows < chosen:
             self._fail("what is committed is in the rows", f"{self.name} continues at {chosen}, and rows at {rows}")
         if furthest > team.decided:
@@ -284,7 +320,7 @@ class StepTrainer(Trainer):
         self.pushing = False
         self._acknowledged(self, source)
         if rank == 0 and self._random.random() < 0.2:
-            team.file = self.position
+            team.file, team.file_abandoned = self.position, False
 
     def _split(
         self, table: SlotTable, source: PushSource, share: StepShare, arrays: Sequence[Array]

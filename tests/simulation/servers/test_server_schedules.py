@@ -1,7 +1,8 @@
 """Jobs with servers, drawn from seeds, break no rule, and each is the same when it is run again.
 
 Each run takes ELASTIC_RUN_SERVER_SCHEDULES of the seeds 0 to 2,999, and `make soak` all of them; and an eighth as many
-of those from 20,000 on, whose workers are ranks in step, and of those from 30,000 on, whose rows go to disk.
+of those from 20,000 on, whose workers are ranks in step, of those from 30,000 on, which go back as well, and of those
+from 100,000 on, whose rows go to disk.
 """
 
 import os
@@ -12,7 +13,7 @@ import pytest
 
 from ...sampling import SOAK, sample_seeds
 from .server_job import ServerJob
-from .server_schedules import IN_STEP, ON_DISK, RETURN, VERBS, draw_schedule
+from .server_schedules import IN_STEP, ON_DISK, RETURN, RETURNING, VERBS, draw_schedule
 
 POOL = 3_000
 """Seeds that are drawn from."""
@@ -35,8 +36,9 @@ def test_no_schedule_breaks_a_rule_of_servers(start: int) -> None:
 
 
 @pytest.mark.slow
-def test_no_schedule_of_ranks_in_step_breaks_a_rule_of_servers() -> None:
-    seeds = [IN_STEP + seed for seed in sample_seeds(POOL, SCHEDULES // 8)]
+@pytest.mark.parametrize("first", [IN_STEP, RETURNING])
+def test_no_schedule_of_ranks_in_step_breaks_a_rule_of_servers(first: int) -> None:
+    seeds = [first + seed for seed in sample_seeds(POOL, SCHEDULES // 8)]
     broken = {seed: ServerJob(draw_schedule(seed)).run() for seed in seeds}
     found = {seed: str(rule) for seed, rule in broken.items() if rule is not None}
     assert not found, "python -m tests.simulation.servers --seed N shows one"

@@ -15,10 +15,13 @@ import numpy as np
 import pytest
 
 from elastic_run.adapters.servers import frames, kernels
+from elastic_run.adapters.servers.event_log import EventLog
 from elastic_run.adapters.servers.frames import Asking, Replying
 from elastic_run.adapters.servers.job_servers import ServerOrders
 from elastic_run.adapters.servers.requests import (
+    ApplyStep,
     OpenTable,
+    PrepareGradients,
     PullRows,
     PushGradients,
     PushSource,
@@ -26,6 +29,7 @@ from elastic_run.adapters.servers.requests import (
     ReadPiece,
     Reply,
     Request,
+    StepShare,
 )
 from elastic_run.adapters.servers.server import ServedMachine
 from elastic_run.adapters.servers.server_events import ServerEffect, ServerEvent
@@ -143,6 +147,42 @@ def test_a_server_that_joins_has_all_that_was_pushed_when_the_others_are_killed(
     assert (before == after).all()
     assert servers[2].ask(ReadMarks("d", 0, 2, 4))[0].marks == (3,)
     assert servers[2].ask(OpenTable(TABLE, 4))[0].count == 30_000
+
+
+def test_a_server_that_is_killed_goes_on_with_its_log_and_with_what_was_prepared(tmp_path: Path) -> None:
+    """Its log is begun anew meanwhile; a lease that was fenced off stays so."""
+    ids = np.arange(1_000)
+    gradients = np.ones((len(ids), 4), np.float32)
+    source = PushSource("steps", 0, 1, 0, 1)
+    version, killed = 0, list[Any]()
+    with ExitStack() as stack:
+        for turn in range(4):
+            server = Process(0, "n", None, f"--log={tmp_path / 'log'}", "--log-bytes=20000")
+            stack.callback(server.end)
+            stack.callback(server.popen.kill)
+            version += 1
+            server.tell(table_of(version, [server], 0, NOBODY, NOBODY))
+            assert server.ask(OpenTable(TABLE, version))[0].count == (1_000 if turn else 0)
+            if turn:
+                assert (server.ask(PullRows(("t",), version), ids)[1][0] == killed[-1]).all()
+                assert server.ask(ReadMarks("d", 0, 2, version))[0].marks == (4 * turn,)
+                early = PushSource("d", 0, 1, 4 * turn, 4 * turn + 1)
+                assert server.ask(PushGradients(("t",), early, version), ids, gradients)[0].refused == "records"
+            for at in range(4):
+                begin = 4 * turn + at
+                source = PushSource("d", 0, 2, begin, begin + 1)
+                assert server.ask(PushGradients(("t",), source, version), ids, gradients)[0].refused == ""
+            step = PushSource("steps", turn, 1, 0, 1)
+            if turn == 2:
+                share = StepShare(0, 1)
+                assert server.ask(PrepareGradients(("t",), step, share, version), ids, gradients)[0].refused == ""
+            if turn == 3:
+                before = server.ask(PullRows(("t",), version), ids)[1][0]
+                assert server.ask(ApplyStep("steps", 2, 1, 1, version))[0].refused == ""
+                assert (server.ask(PullRows(("t",), version), ids)[1][0] != before).all()
+            killed.append(server.ask(PullRows(("t",), version), ids)[1][0])
+            server.popen.kill()
+    assert EventLog(tmp_path / "log").base >= 1 and not (tmp_path / "log" / "log-0").exists()
 
 
 def test_a_server_that_is_to_serve_what_it_was_not_given_ends_with_the_reason(servers: list[Process]) -> None:

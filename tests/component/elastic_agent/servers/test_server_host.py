@@ -68,7 +68,10 @@ class Node:
         setup = Setup(workers, "a.host", None, 1, Terms(Policy(1, 1), 0, 0, FINGERPRINT), lease_ttl=1)
         waits = Waits(self.said.append, self.inbox.now, self.inbox.wake)
         said, arguments = self.said.append, (str(DOUBLE), *how)
-        self.host = ServerHost(setup, self.store, KEYS, waits, self.inbox, said, self.services, None, arguments)
+        logs = Path(how[-1]) if how and how[0] == "log" else None
+        self.host = ServerHost(
+            setup, self.store, KEYS, waits, self.inbox, said, self.services, None, arguments, False, logs
+        )
         self.tasks: list[asyncio.Task[None]] = []
 
     def services(self) -> Services:
@@ -128,6 +131,9 @@ class Node:
         children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
         lines = {int(pid): Path(f"/proc/{pid}/cmdline").read_bytes() for pid in children}
         return [pid for pid, line in lines.items() if str(DOUBLE).encode() in line]
+
+    def commands(self) -> list[list[str]]:
+        return [Path(f"/proc/{pid}/cmdline").read_text().split("\0") for pid in self.pids()]
 
     async def close(self) -> None:
         await cancel(*self.tasks)
@@ -191,6 +197,27 @@ async def test_a_server_that_dies_is_taken_out_of_the_store_and_another_takes_it
     await node.until(lambda: b"the service server 0 (pid %d) died by SIGKILL (9)" % pid in node.shown.getvalue())
     assert node.host.failure == ""
     assert node.host.failure == ""
+
+
+async def test_a_server_with_a_log_that_dies_goes_on_as_the_same_and_is_never_missed(tmp_path: Path) -> None:
+    node = Node("log", str(tmp_path))
+    try:
+        await node.begin()
+        first = await node.registered()
+        (log,) = [each for each in node.commands()[0] if each.startswith("--log=")]
+        assert log == f"--log={tmp_path}/server-0/{first.incarnation}"
+        (tmp_path / "server-0").mkdir()
+        await node.want(serving(5, first))
+        await node.until(lambda: b"orders of 5 to" in node.shown.getvalue())
+        os.kill(node.pids()[0], signal.SIGKILL)
+        again = await node.stored(0, lambda found: found is None or found.local != first.local)
+        assert again is not None and again.incarnation == first.incarnation and log in node.commands()[0]
+        await node.want(SlotTable(6, lost="some rows have gone", restore=1))  # now all begins anew
+        await node.want(dataclasses.replace(serving(7), servers=(), primary=(), rows_from=2))
+        await node.registered(unlike=first.incarnation)
+        assert log not in node.commands()[0] and not (tmp_path / "server-0").exists()
+    finally:
+        await node.close()
 
 
 @pytest.mark.parametrize("node", [("dies",)], indirect=True)

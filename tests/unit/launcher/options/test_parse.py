@@ -1095,6 +1095,8 @@ def test_servers_have_a_least_and_a_most_number_and_replicas_where_there_are_two
     disk = ServerCount(1, 1, 0, memory=500 << 20, disk="/scratch:1", disk_size=3 << 40)
     assert options("--servers=1 --ps-memory=500MiB --ps-disk=/scratch:1:3T").servers == disk
     assert str(disk) == "1 replicas=0 memory=524288000 disk=/scratch:1:3298534883328"
+    assert options("--servers=2 --ps-replicas=0 --ps-log=/log").servers == ServerCount(2, 2, 0, log="/log")
+    assert str(ServerCount(1, 1, 0, log="/log")) == "1 replicas=0 log"
     assert str(ServerCount(2, 4, 1)) == "2:4 replicas=1" and str(ServerCount(1, 1, 0)) == "1 replicas=0"
 
 
@@ -1119,6 +1121,9 @@ def test_servers_have_a_least_and_a_most_number_and_replicas_where_there_are_two
         ("--servers=1 --ps-checkpoint=", "--ps-checkpoint= is empty: write --ps-checkpoint=DIR"),
         ("--servers=1 --ps-checkpoint-every=5", "says when, and not where: write --ps-checkpoint=DIR as well"),
         ("--servers=1 --ps-checkpoint=/rows --ps-checkpoint-every=0", "write --ps-checkpoint-every=1 or more"),
+        ("--ps-log=rows", "--ps-log=rows is for parameter servers: write --servers=2 as well"),
+        ("--servers=1 --ps-log=", "--ps-log= is empty: write --ps-log=DIR"),
+        ("--servers=2 --ps-log=/rows", "--ps-log=/rows is for rows that no other server has, and here each has a copy"),
         ("--servers=1 --ps-checkpoint=/rows --ps-checkpoint-every=often", "is not a number of seconds"),
     ],
 )
