@@ -42,11 +42,8 @@ SILENT_IN_LOOK = 2.0
 SILENT_SECONDS = 60.0
 """Without any step, after the workers have begun: the script does not tell of its steps."""
 
-HYSTERESIS = 0.04
-"""Without a look, the job moves to another size that was measured only where that does so much more."""
-
-SAME = 0.005
-"""A job's rate is looked up again, and other sizes thought over, where it has changed by so much."""
+SAME, OLD = 0.005, 10.0
+"""Other sizes are thought over again where the job's rate has changed by so much, or after so many seconds."""
 
 DRIFT = 0.15
 """A job that does so much more or less than it did with the same nodes has changed: other sizes are looked at anew."""
@@ -101,10 +98,12 @@ class Sizing:
         self._last: tuple[float, int, int] | None = None  # the newest report: its time, its counter, its count
         self._change_seconds: float | None = None
         self._repeated = 0.0
+        self._looked_at: float | None = None
+        self._node_seconds = 0.0
         self._steps_before = 1.0  # a second, with the nodes that it keeps
         self._deficit = self._budget = 0.0  # of the look that lasts: what it has cost so far, and may
         self._looked = 0.0  # seconds of it that reports tell of
-        self._explored: tuple[float, SizeChoice | None] | None = None  # for which rate, and what came of it
+        self._explored: tuple[float, float, SizeChoice | None] | None = None  # for which rate, when, and the answer
         self._running_since: float | None = None  # the first time
         self._began: float | None = None  # its first step
         self._kind = ""
@@ -134,6 +133,8 @@ class Sizing:
     def revise(self, job: JobNow) -> SizeChoice | None:
         """The plan where it has changed; None where it has not."""
         self._begin_round(job.round)
+        self._node_seconds += job.nodes * (job.now - (job.now if self._looked_at is None else self._looked_at))
+        self._looked_at = job.now
         before, repeated = self.plan, job.repeated - self._repeated
         self._repeated = job.repeated
         if job.nodes and job.running:
@@ -233,9 +234,9 @@ class Sizing:
         if self._first_at == job.now:
             return
         seen = self._seen(job)
-        if self._explored is None or abs(rate / self._explored[0] - 1) > SAME:
-            self._explored = rate, self._planner.explore(seen)
-        other = self._explored[1]
+        if self._explored is None or abs(rate / self._explored[0] - 1) > SAME or job.now > self._explored[1] + OLD:
+            self._explored = rate, job.now, self._planner.explore(seen)
+        other = self._explored[2]
         if other is not None and other.nodes in seen.sizes and other.nodes not in self._rates:
             if self._can_pay(job):
                 self._go("looks", other, job)
@@ -247,7 +248,7 @@ class Sizing:
         best = self._planner.choose(seen)
         if best.nodes == self._home:
             self._tell_why("stays", best)
-        elif self._rates[self._home] < (1 - HYSTERESIS) * self._rates[best.nodes] and self._can_pay(job):
+        elif self._planner.moves(seen, best) and self._can_pay(job):
             self._home = best.nodes
             self._go("moves", best, job)
 
@@ -257,7 +258,7 @@ class Sizing:
     def _seen(self, job: JobNow) -> SizesSeen:
         sizes = [size for size in self._sizes if self._not_now.get(size, 0.0) <= job.now]
         elapsed = job.now - (self._began if self._began is not None else job.now)
-        return SizesSeen(sizes, self._home, dict(self._rates), elapsed, self.work)
+        return SizesSeen(sizes, self._home, dict(self._rates), elapsed, self.work, self._node_seconds)
 
     def _go(self, kind: str, plan: SizeChoice, job: JobNow) -> None:
         if plan.nodes != job.nodes:
