@@ -32,7 +32,8 @@ IN_PLACE_SECONDS, RESTART_SECONDS = 0.3, 0.5
 those take as long as the job took to its first step."""
 
 PLACE_SECONDS = 120.0
-"""So long nodes may take to come; then there is no place for them, for `AGAIN_SECONDS`."""
+"""So long nodes may take to come or go; then the job keeps what it has, and that number is no choice for
+`AGAIN_SECONDS`."""
 
 AGAIN_SECONDS = 1800.0
 
@@ -90,6 +91,7 @@ class Sizing:
         self._rates = dict[int, float]()
         self._not_now = dict[int, float]()  # sizes, and until when
         self._asked_at: float | None = None  # since when the job is to have another size
+        self._apart_since: float | None = None  # since when it has another than that
         self._pace = Pace()
         self._first_at: float | None = None  # when the round told of its first step
         self._round = 0
@@ -169,7 +171,7 @@ class Sizing:
         if change is None:
             start = (job.now if self._began is None else self._began) - self._ran_since(job)
             change = IN_PLACE_SECONDS if job.in_place else max(RESTART_SECONDS, start)
-        return self._planner.cap * self.work - self.lost - 2 * change * self._rates[self._home]
+        return self._planner.cap * self.work - self.lost - 2 * change * self._rates.get(self._home, 0.0)
 
     def _can_pay(self, job: JobNow) -> bool:
         """For a look, with something for a size that does less."""
@@ -193,11 +195,14 @@ class Sizing:
             return
         looking = self.plan.nodes != self._home
         if job.nodes != self.plan.nodes:
-            if looking and self._asked_at is not None and job.now - self._asked_at >= PLACE_SECONDS:
+            self._apart_since = job.now if self._apart_since is None else self._apart_since
+            if job.now - self._apart_since >= PLACE_SECONDS and (looking or job.nodes in self._sizes):
                 self._not_now[self.plan.nodes] = job.now + AGAIN_SECONDS
-                why = f"there was no place for {plural(self.plan.nodes, 'node')} within {PLACE_SECONDS:g} s"
-                self._go("no place", SizeChoice(self._home, f"{plural(self._home, 'node')}: {why}"), job)
+                why = f"it did not come to have {plural(self.plan.nodes, 'node')} within {PLACE_SECONDS:g} s"
+                self._home = self._home if looking else job.nodes
+                self._go("has", SizeChoice(self._home, f"{plural(self._home, 'node')}: {why}"), job)
             return
+        self._apart_since = None
         found = None if self._first_at is None else measure(self._pace.counters.values(), self._first_at)
         work = found.rate * self._units if found else 0.0
         if looking and self._too_dear(job):
@@ -264,7 +269,7 @@ class Sizing:
         if plan.nodes != job.nodes:
             self._asked_at = job.now
         self._deficit, self._budget, self._looked = 0.0, self._budget_for_look(job), 0.0
-        self._explored = None
+        self._explored = self._apart_since = None
         self._kind, self.plan = kind, plan
 
     def _tell_why(self, kind: str, plan: SizeChoice) -> None:

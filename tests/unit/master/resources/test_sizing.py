@@ -110,7 +110,13 @@ def test_a_script_that_reports_no_steps_keeps_its_nodes_and_is_said_to_be_unknow
 def test_a_size_without_a_place_is_given_up_and_the_job_stays_where_it_is() -> None:
     lived = live(Sizing(ByGoodput(cap="0.2"), SIZES, 1), amdahl, room=1)
     assert set(lived.nodes) == {1}
-    assert "1 node: there was no place for 2 nodes within 120 s" in lived.why
+    assert "1 node: it did not come to have 2 nodes within 120 s" in lived.why
+
+
+def test_a_job_that_has_other_nodes_than_planned_is_sized_from_what_it_has() -> None:
+    lived = live(Sizing(ByGoodput(cap="0.2"), SIZES, 4), amdahl, room=3, seconds=200)
+    assert set(lived.nodes) == {3} and "3 nodes: it did not come to have 4 nodes within 120 s" in lived.why
+    assert lived.plans[-1][1] == 6, "which it may get later"
 
 
 def test_a_look_that_stands_still_is_undone_when_it_has_cost_what_it_may() -> None:
