@@ -108,7 +108,7 @@ class Sizing:
         self._explored: tuple[float, float, SizeChoice | None] | None = None  # for which rate, when, and the answer
         self._running_since: float | None = None  # the first time
         self._began: float | None = None  # its first step
-        self._kind = ""
+        self._kind: str = ""
         self.lost = self.work = 0.0
         self.plan = SizeChoice(start, f"{plural(start, 'node')} until the steps that it makes are measured")
 
