@@ -1,6 +1,6 @@
 """How well a job sizes itself: jobs of several kinds, whose laws are drawn anew and unknown to the planner.
 
-    python -m benchmarks.resources [--seeds N] [--kinds tuned|unseen|all] [--say KIND:SEED]
+    python -m benchmarks.resources [--seeds N] [--kinds tuned|unseen|all] [--restart] [--say KIND:SEED]
 
 Each job begins with one node and may have 16. Real controllers and node managers on a virtual clock, as in
 `benchmarks/cluster/`. What is compared with is the best number of nodes by the law itself: an exhaustive sweep without
@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from .cluster.laws import TUNED, UNSEEN, Kind
 from .cluster.sized_job import Outcome, simulate
 
-MOST, SECONDS = 16, 900.0
+MOST = 16
 HEAD = (
     "kind",
     "jobs",
@@ -30,10 +30,12 @@ HEAD = (
 )
 
 
-def outcomes(name: str, kind: Kind, seeds: Sequence[int], *, stays: bool, plan: str = "goodput") -> list[Outcome]:
+def outcomes(name: str, kind: Kind, seeds: Sequence[int], *, stays: bool, seconds: float) -> list[Outcome]:
     """One for each seed."""
     return [
-        simulate(kind(random.Random(f"{name} {seed}")), seed=seed, plan=plan, most=MOST, seconds=SECONDS, stays=stays)
+        simulate(
+            kind(random.Random(f"{name} {seed}")), seed=seed, plan="goodput", most=MOST, seconds=seconds, stays=stays
+        )
         for seed in seeds
     ]
 
@@ -61,6 +63,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--seeds", type=int, default=50, help="jobs of each kind (default: 50)")
     parser.add_argument("--first", type=int, default=1, help="the first seed (default: 1)")
     parser.add_argument("--kinds", choices=("tuned", "unseen", "all"), default="all")
+    parser.add_argument("--seconds", type=float, default=900.0, help="that each job trains (default: 900)")
     parser.add_argument("--restart", action="store_true", help="workers restart in each change")
     parser.add_argument("--say", metavar="KIND:SEED", default="", help="tell the story of one job")
     given = parser.parse_args(argv)
@@ -74,13 +77,21 @@ def main(argv: Sequence[str]) -> int:
         print(" ".join(f"{size}:{law.work(size):.1f}" for size in range(1, MOST + 1)), flush=True)
         print(
             simulate(
-                law, seed=int(seed), plan="goodput", most=MOST, seconds=SECONDS, stays=not given.restart, say=print
+                law,
+                seed=int(seed),
+                plan="goodput",
+                most=MOST,
+                seconds=given.seconds,
+                stays=not given.restart,
+                say=print,
             )
         )
         return 0
     print(_line(HEAD), _line(["---"] * len(HEAD)), sep="\n")
     for name, kind in kinds.items():
-        found = outcomes(name, kind, range(given.first, given.first + given.seeds), stays=not given.restart)
+        found = outcomes(
+            name, kind, range(given.first, given.first + given.seeds), stays=not given.restart, seconds=given.seconds
+        )
         print(_line(row(name, found)), flush=True)
     return 0
 

@@ -148,7 +148,7 @@ def parse(
         roles=declared,
         node_role=roles.node_role(declared, scanned),
         servers=_servers(scanned, command, here=here),
-        plan=_plan(scanned, nodes, declared),
+        plan=_plan(scanned, nodes, declared, here=here),
         platform=_platform(scanned, workers),
         output=read_output(scanned, most, environ),
         given=given,
@@ -257,14 +257,15 @@ def _disk(scanned: Scanned) -> tuple[str, int]:
     return str(Path(folder).absolute()), size(room, source)
 
 
-def _plan(scanned: Scanned, nodes: Nodes, declared: Sequence[Role]) -> str:
+def _plan(scanned: Scanned, nodes: Nodes, declared: Sequence[Role], *, here: bool) -> str:
     text, source = (scanned.text("plan") or "").strip(), scanned.source("plan")
     if not text:
         return ""
-    from ...master.resources.planners import NoPlanner, load  # here, because few jobs have one
+    from ...master.resources.planners import BUILT_IN, NoPlanner, load  # here, because few jobs have one
 
     try:
-        load(text)
+        if here or text.partition(":")[0] in BUILT_IN:  # else the image may have it
+            load(text)
     except NoPlanner as error:
         raise UsageError(f"{source}: {error}") from None
     if declared:

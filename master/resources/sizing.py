@@ -32,7 +32,8 @@ IN_PLACE_SECONDS, RESTART_SECONDS = 0.3, 0.5
 those take as long as the job took to its first step."""
 
 PLACE_SECONDS = 120.0
-"""So long nodes may take to come; then there is no place for them, for `AGAIN_SECONDS`."""
+"""So long nodes may take to come or go; then the job keeps what it has, and that number is no choice for
+`AGAIN_SECONDS`."""
 
 AGAIN_SECONDS = 1800.0
 
@@ -42,11 +43,8 @@ SILENT_IN_LOOK = 2.0
 SILENT_SECONDS = 60.0
 """Without any step, after the workers have begun: the script does not tell of its steps."""
 
-HYSTERESIS = 0.04
-"""Without a look, the job moves to another size that was measured only where that does so much more."""
-
-SAME = 0.005
-"""A job's rate is looked up again, and other sizes thought over, where it has changed by so much."""
+SAME, OLD = 0.005, 10.0
+"""Other sizes are thought over again where the job's rate has changed by so much, or after so many seconds."""
 
 DRIFT = 0.15
 """A job that does so much more or less than it did with the same nodes has changed: other sizes are looked at anew."""
@@ -93,6 +91,7 @@ class Sizing:
         self._rates = dict[int, float]()
         self._not_now = dict[int, float]()  # sizes, and until when
         self._asked_at: float | None = None  # since when the job is to have another size
+        self._apart_since: float | None = None  # since when it has another than that
         self._pace = Pace()
         self._first_at: float | None = None  # when the round told of its first step
         self._round = 0
@@ -101,13 +100,15 @@ class Sizing:
         self._last: tuple[float, int, int] | None = None  # the newest report: its time, its counter, its count
         self._change_seconds: float | None = None
         self._repeated = 0.0
+        self._looked_at: float | None = None
+        self._node_seconds = 0.0
         self._steps_before = 1.0  # a second, with the nodes that it keeps
         self._deficit = self._budget = 0.0  # of the look that lasts: what it has cost so far, and may
         self._looked = 0.0  # seconds of it that reports tell of
-        self._explored: tuple[float, SizeChoice | None] | None = None  # for which rate, and what came of it
+        self._explored: tuple[float, float, SizeChoice | None] | None = None  # for which rate, when, and the answer
         self._running_since: float | None = None  # the first time
         self._began: float | None = None  # its first step
-        self._kind = ""
+        self._kind: str = ""
         self.lost = self.work = 0.0
         self.plan = SizeChoice(start, f"{plural(start, 'node')} until the steps that it makes are measured")
 
@@ -134,6 +135,8 @@ class Sizing:
     def revise(self, job: JobNow) -> SizeChoice | None:
         """The plan where it has changed; None where it has not."""
         self._begin_round(job.round)
+        self._node_seconds += job.nodes * (job.now - (job.now if self._looked_at is None else self._looked_at))
+        self._looked_at = job.now
         before, repeated = self.plan, job.repeated - self._repeated
         self._repeated = job.repeated
         if job.nodes and job.running:
@@ -168,7 +171,7 @@ class Sizing:
         if change is None:
             start = (job.now if self._began is None else self._began) - self._ran_since(job)
             change = IN_PLACE_SECONDS if job.in_place else max(RESTART_SECONDS, start)
-        return self._planner.cap * self.work - self.lost - 2 * change * self._rates[self._home]
+        return self._planner.cap * self.work - self.lost - 2 * change * self._rates.get(self._home, 0.0)
 
     def _can_pay(self, job: JobNow) -> bool:
         """For a look, with something for a size that does less."""
@@ -192,11 +195,14 @@ class Sizing:
             return
         looking = self.plan.nodes != self._home
         if job.nodes != self.plan.nodes:
-            if looking and self._asked_at is not None and job.now - self._asked_at >= PLACE_SECONDS:
+            self._apart_since = job.now if self._apart_since is None else self._apart_since
+            if job.now - self._apart_since >= PLACE_SECONDS and (looking or job.nodes in self._sizes):
                 self._not_now[self.plan.nodes] = job.now + AGAIN_SECONDS
-                why = f"there was no place for {plural(self.plan.nodes, 'node')} within {PLACE_SECONDS:g} s"
-                self._go("no place", SizeChoice(self._home, f"{plural(self._home, 'node')}: {why}"), job)
+                why = f"it did not come to have {plural(self.plan.nodes, 'node')} within {PLACE_SECONDS:g} s"
+                self._home = self._home if looking else job.nodes
+                self._go("has", SizeChoice(self._home, f"{plural(self._home, 'node')}: {why}"), job)
             return
+        self._apart_since = None
         found = None if self._first_at is None else measure(self._pace.counters.values(), self._first_at)
         work = found.rate * self._units if found else 0.0
         if looking and self._too_dear(job):
@@ -233,9 +239,9 @@ class Sizing:
         if self._first_at == job.now:
             return
         seen = self._seen(job)
-        if self._explored is None or abs(rate / self._explored[0] - 1) > SAME:
-            self._explored = rate, self._planner.explore(seen)
-        other = self._explored[1]
+        if self._explored is None or abs(rate / self._explored[0] - 1) > SAME or job.now > self._explored[1] + OLD:
+            self._explored = rate, job.now, self._planner.explore(seen)
+        other = self._explored[2]
         if other is not None and other.nodes in seen.sizes and other.nodes not in self._rates:
             if self._can_pay(job):
                 self._go("looks", other, job)
@@ -247,7 +253,7 @@ class Sizing:
         best = self._planner.choose(seen)
         if best.nodes == self._home:
             self._tell_why("stays", best)
-        elif self._rates[self._home] < (1 - HYSTERESIS) * self._rates[best.nodes] and self._can_pay(job):
+        elif self._planner.moves(seen, best) and self._can_pay(job):
             self._home = best.nodes
             self._go("moves", best, job)
 
@@ -257,13 +263,13 @@ class Sizing:
     def _seen(self, job: JobNow) -> SizesSeen:
         sizes = [size for size in self._sizes if self._not_now.get(size, 0.0) <= job.now]
         elapsed = job.now - (self._began if self._began is not None else job.now)
-        return SizesSeen(sizes, self._home, dict(self._rates), elapsed, self.work)
+        return SizesSeen(sizes, self._home, dict(self._rates), elapsed, self.work, self._node_seconds)
 
     def _go(self, kind: str, plan: SizeChoice, job: JobNow) -> None:
         if plan.nodes != job.nodes:
             self._asked_at = job.now
         self._deficit, self._budget, self._looked = 0.0, self._budget_for_look(job), 0.0
-        self._explored = None
+        self._explored = self._apart_since = None
         self._kind, self.plan = kind, plan
 
     def _tell_why(self, kind: str, plan: SizeChoice) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 import os
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -13,8 +14,10 @@ from benchmarks.cluster import beside_a_service, bounds, clock, day, real, two_j
 from benchmarks.cluster.areas import draw
 from benchmarks.cluster.beside_a_service import Replica
 from benchmarks.cluster.job import Job, Story, Wants
+from benchmarks.cluster.laws import TUNED
 from benchmarks.cluster.platform import Priority
 from benchmarks.cluster.scheduler import Cluster, Pod
+from benchmarks.cluster.sized_job import simulate
 from benchmarks.cluster.times import Times
 from benchmarks.cluster.usage import Curve, Usage
 
@@ -85,6 +88,13 @@ def test_a_day_of_jobs_trains_nearly_all_that_can_be_trained() -> None:
     assert found.trained < found.held <= found.cpus * found.seconds
     assert found.ended > 40 and found.preemptions > 10
     assert max(found.waits["high"]) < 5.0
+
+
+@pytest.mark.parametrize("kind", TUNED)
+def test_a_job_with_a_plan_finds_the_number_of_nodes_that_does_most(kind: str) -> None:
+    law = TUNED[kind](random.Random(f"{kind} 1"))
+    found = simulate(law, seed=1, plan="goodput", most=16, seconds=400.0)
+    assert found.share >= 0.95 and found.spent < 0.05 and found.reached, found
 
 
 def test_a_job_whose_script_does_not_stay_restarts_its_workers_for_each_round() -> None:

@@ -19,7 +19,12 @@ GROUP = "elastic_run.planners"
 """The group of entry points. A point's name is the algorithm's; its object is called with the options as keywords, all
 of them texts, and returns the `Planner`. It raises ValueError, which says what is wrong with an option."""
 
-BUILT_IN: Mapping[str, str] = {"fixed": "fixed:Fixed", "goodput": "goodput:ByGoodput"}
+BUILT_IN: Mapping[str, str] = {
+    "fixed": "fixed:Fixed",
+    "goodput": "goodput:ByGoodput",
+    "deadline": "deadline:ByDeadline",
+    "budget": "budget:ByBudget",
+}
 """The module and the class of each."""
 
 
@@ -46,6 +51,7 @@ class SizesSeen:
             workers, unless the algorithm counts steps alone.
         elapsed: seconds since its first step.
         work: done since then.
+        node_seconds: that its nodes have taken part, all together.
     """
 
     sizes: Sequence[int]
@@ -53,10 +59,11 @@ class SizesSeen:
     rates: Mapping[int, float]
     elapsed: float
     work: float
+    node_seconds: float = 0.0
 
 
 class Planner(Protocol):
-    """One algorithm, for one job. Both methods are pure: equal arguments have equal answers.
+    """One algorithm, for one job. Its methods are pure: equal arguments have equal answers.
 
     Attributes:
         steps_alone: a step is the same work with any number of workers (the script divides one batch among them).
@@ -72,6 +79,10 @@ class Planner(Protocol):
 
     def explore(self, seen: SizesSeen) -> SizeChoice | None:
         """Another size that is worth a look; None where there is none."""
+        ...
+
+    def moves(self, seen: SizesSeen, best: SizeChoice) -> bool:
+        """Whether the job, without a look, changes to what `choose` says. Not where noise alone may say so."""
         ...
 
 

@@ -23,3 +23,7 @@ class Fixed:
         """The number itself."""
         nodes = min(seen.sizes, key=lambda size: abs(size - (self._nodes or seen.nodes)))
         return SizeChoice(nodes, f"{plural(nodes, 'node')}, as its user says") if nodes not in seen.rates else None
+
+    def moves(self, seen: SizesSeen, best: SizeChoice) -> bool:
+        """Always."""
+        return best.nodes != seen.nodes

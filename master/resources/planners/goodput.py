@@ -22,6 +22,9 @@ FAR, FAR_BEYOND = 2, 4
 """So many times the largest measured size is looked at: where it does most, and where it does less than a smaller one.
 The second step into a ring costs most, and more nodes may make up for it: that is not seen by a short step."""
 
+HYSTERESIS = 0.04
+"""Without a look, the job moves to another size that was measured only where that does so much more."""
+
 FEWER = 0.8
 """A size that should do nearly as much is worth a look where it has at most this share of the nodes."""
 
@@ -83,6 +86,10 @@ class ByGoodput:
         if few <= FEWER * good:
             return SizeChoice(few, f"{plural(few, 'node')} may do as much as {plural(good, 'node')}")
         return None
+
+    def moves(self, seen: SizesSeen, best: SizeChoice) -> bool:
+        """Where the other did so much more."""
+        return seen.rates[seen.nodes] < (1 - HYSTERESIS) * seen.rates[best.nodes]
 
     def _law(self, rates: Mapping[int, float]) -> StepLaw:
         return fit({size: self._per_step(size) / rate for size, rate in rates.items()})

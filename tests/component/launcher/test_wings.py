@@ -27,6 +27,7 @@ WINGS = (
     "launcher/telemetry",
     "launcher/terminal",
     "master/nodes",
+    "master/resources",
     "master/servers",
 )
 """What is registered in one place, and imported there when it is asked for."""

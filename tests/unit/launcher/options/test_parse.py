@@ -1133,3 +1133,10 @@ def test_servers_that_cannot_be_are_refused_before_anything_starts(words: str, s
 
 def test_a_job_has_at_most_as_many_servers_as_are_planned_for() -> None:
     assert parsing.MOST_SERVERS == MOST_WANTED
+
+
+def test_a_plan_of_a_package_may_be_installed_only_where_the_job_runs() -> None:
+    words = ["--nnodes=1:4", "--plan=ours:hours=3", "--", "train.py"]
+    assert parse(words, {}, workers=False, here=False).plan == "ours:hours=3"
+    with pytest.raises(UsageError, match="no share of the work"):
+        parse(["--nnodes=1:4", "--plan=goodput:cap=7", "--", "train.py"], {}, workers=False, here=False)

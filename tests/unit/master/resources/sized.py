@@ -66,7 +66,7 @@ def live(
         change: is told of each second.
     """
     draw, lived = random.Random(seed), Lived()
-    nodes, round_, steps, wanted_since, still = sizing.plan.nodes, 1, 0.0, 0, 0
+    nodes, round_, steps, wanted_since, still = min(sizing.plan.nodes, room), 1, 0.0, 0, 0
     for second in range(seconds):
         change(second)
         goal = min(sizing.plan.nodes, room)

@@ -68,12 +68,18 @@ def test_a_fixed_number_is_looked_at_once_and_kept_whatever_it_does() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("guess", "there is no plan 'guess': fixed, goodput are built in, and installed packages bring tidy"),
+        (
+            "guess",
+            "fixed, goodput, deadline, budget are built in, and installed packages bring tidy",
+        ),
         ("goodput:batch", "'batch' is no option of a plan: write --plan=goodput:KEY=VALUE"),
         ("goodput:batch=all", "write batch=worker or batch=job"),
         ("goodput:cap=2", "write cap=0.05 for 5 %"),
         ("goodput:limit=2", "limit"),
         ("fixed:nodes=few", "nodes=few is no number of nodes"),
+        ("deadline", "'work' and 'seconds'"),
+        ("deadline:work=0,seconds=9", "both are more than 0"),
+        ("budget:work=9,node_seconds=0", "both are more than 0"),
     ],
 )
 def test_a_plan_that_cannot_be_used_is_refused_with_what_to_write(

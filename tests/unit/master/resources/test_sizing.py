@@ -6,6 +6,8 @@ from dataclasses import replace
 import pytest
 
 from elastic_run.master.resources.planners import SizeChoice, SizesSeen
+from elastic_run.master.resources.planners.budget import ByBudget
+from elastic_run.master.resources.planners.deadline import ByDeadline
 from elastic_run.master.resources.planners.goodput import ByGoodput
 from elastic_run.master.resources.sizing import JobNow, Sizing
 
@@ -108,7 +110,13 @@ def test_a_script_that_reports_no_steps_keeps_its_nodes_and_is_said_to_be_unknow
 def test_a_size_without_a_place_is_given_up_and_the_job_stays_where_it_is() -> None:
     lived = live(Sizing(ByGoodput(cap="0.2"), SIZES, 1), amdahl, room=1)
     assert set(lived.nodes) == {1}
-    assert "1 node: there was no place for 2 nodes within 120 s" in lived.why
+    assert "1 node: it did not come to have 2 nodes within 120 s" in lived.why
+
+
+def test_a_job_that_has_other_nodes_than_planned_is_sized_from_what_it_has() -> None:
+    lived = live(Sizing(ByGoodput(cap="0.2"), SIZES, 4), amdahl, room=3, seconds=200)
+    assert set(lived.nodes) == {3} and "3 nodes: it did not come to have 4 nodes within 120 s" in lived.why
+    assert lived.plans[-1][1] == 6, "which it may get later"
 
 
 def test_a_look_that_stands_still_is_undone_when_it_has_cost_what_it_may() -> None:
@@ -127,10 +135,10 @@ def test_a_job_that_has_changed_by_itself_is_measured_anew() -> None:
         return min(10.0 * nodes, most[0])
 
     def change(second: int) -> None:
-        most[0] = 60.0 if second < 300 else 30.0
+        most[0] = 60.0 if second < 200 else 30.0
 
-    lived = live(Sizing(ByGoodput(cap="0.2"), SIZES, 1), work, seconds=600, change=change)
-    assert lived.nodes[299] in (6, 7) and lived.nodes[-1] in (3, 4), (lived.plans, lived.why)
+    lived = live(Sizing(ByGoodput(cap="0.2"), SIZES, 1), work, seconds=450, change=change)
+    assert lived.nodes[199] in (6, 7) and lived.nodes[-1] in (3, 4), (lived.plans, lived.why)
 
 
 def test_the_plan_is_told_again_only_where_it_is_another() -> None:
@@ -138,3 +146,40 @@ def test_the_plan_is_told_again_only_where_it_is_another() -> None:
     assert all(one != other for one, other in zip(lived.why, lived.why[1:], strict=False))
     assert len(lived.why) <= 3 * len(lived.plans)
     assert lived.why[-1].endswith("nodes did") and lived.why[-1].startswith(f"{lived.nodes[-1]} nodes")
+
+
+def test_a_deadline_is_kept_with_fewer_nodes_than_goodput_would_take() -> None:
+    def linear(nodes: int) -> float:
+        return 10.0 * nodes
+
+    work = 1000.0 * linear(5) * 400  # the made-up job counts thousandths of steps
+    lives = {
+        planner: live(Sizing(planner, SIZES, 1), linear, seconds=500)
+        for planner in (ByDeadline(str(work), "500", cap="0.2"), ByGoodput(cap="0.2"))
+    }
+    (hurried, in_time), (_, most) = lives.items()
+    done = 1000.0 * sum(map(linear, in_time.nodes))
+    assert work <= done, (done / work, hurried, in_time.plans, in_time.why[-1])
+    assert sum(in_time.nodes) < 0.5 * sum(most.nodes)
+
+
+def test_a_deadline_that_cannot_be_kept_is_said_to_be_and_the_job_does_what_it_can() -> None:
+    lived = live(Sizing(ByDeadline("1e9", "300", cap="0.2"), range(1, 5), 1), cliff)
+    assert lived.nodes[-1] == 4 and lived.why[-1].endswith("no number that was measured is done in time")
+
+
+def test_a_budget_is_kept_though_more_nodes_would_do_more() -> None:
+    work = 1000.0 * amdahl(4) * 300
+    budget = 1.15 * 4 * 300.0
+    lived = live(Sizing(ByBudget(str(work), str(budget), cap="0.2"), SIZES, 1), amdahl, seconds=420)
+    spent = done = 0.0
+    for nodes in lived.nodes:
+        if done < work:
+            spent, done = spent + max(nodes, 1), done + 1000.0 * (amdahl(nodes) if nodes else 0.0)
+    assert done >= work and spent <= budget, (done / work, spent / budget, lived.plans)
+    assert max(lived.nodes) < 16 and any("within its budget" in why for why in lived.why)
+
+
+def test_a_budget_that_does_not_suffice_is_said_to_be_too_small() -> None:
+    lived = live(Sizing(ByBudget("1e9", "100", cap="0.2"), SIZES, 1), amdahl)
+    assert lived.nodes[-1] <= 2 and lived.why[-1].endswith("none can do the rest of the work within the budget")
