@@ -181,6 +181,21 @@ def test_a_table_twenty_times_as_large_as_its_memory_counts_each_push(tmp_path: 
     assert (pull(tables, "t", seen) == counted[seen][:, None]).all()
 
 
+def test_rows_that_are_used_again_and_again_stay_in_memory_while_others_pass_through_it(tmp_path: Path) -> None:
+    tables, often = limited(tmp_path), np.arange(200)
+    tables.open_table(TableSpec("t", 64, SGD(1.0), Normal()))
+    (rows,) = tables.list_rows()
+    for first in range(0, 2_000, 100):
+        push(tables, "t", np.arange(first, first + 100), np.ones((100, 64), np.float32))
+    for first in range(200, 2_000, 50):
+        pull(tables, "t", often)
+        pull(tables, "t", often)
+        pull(tables, "t", np.arange(first, first + 50))  # once
+    assert rows.pool is not None
+    assert rows.pool.count_on_disk(rows.find(often)) == 0
+    assert rows.pool.count_on_disk(rows.find(np.arange(200, 2_000))) > 1_000
+
+
 def test_a_disk_that_is_full_refuses_new_rows_in_words_and_changes_none(tmp_path: Path) -> None:
     spec = TableSpec("t", 64, SGD(1.0), Normal())
     tables = limited(tmp_path, disk=400_000)

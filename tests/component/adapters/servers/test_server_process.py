@@ -194,6 +194,13 @@ def test_a_server_that_is_to_serve_what_it_was_not_given_ends_with_the_reason(se
     assert "version 2 of the slot table names this server for 1024 slots that it was not given" in said
 
 
+def test_a_folder_where_no_rows_can_be_written_ends_a_server_before_it_is_ready() -> None:
+    command = [sys.executable, "-m", "elastic_run.adapters.servers.server", "--disk=/dev/null/rows", "--disk-size=9"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "this parameter server ends: rows cannot be written to /dev/null/rows: " in done.stderr
+
+
 def test_whatever_goes_wrong_in_an_event_ends_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(machine: ServerMachine, event: ServerEvent) -> list[ServerEffect]:
         raise ArithmeticError("half done")
