@@ -12,13 +12,14 @@ import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import torch
 
 from ...rendezvous.host.lasting_files import sync_directory
 from ..client.checkpoints import BadCheckpoint, SavedEvery, checked, differ, steps_of
 from ..client.context import AGENT, context
+from ..client.copy_pace import AUTO, CopyPace
 from ..client.current_round import current_run, is_current_round
 from ..client.memory_choice import SavedFile, mark_run
 from ..client.shards import Shards
@@ -60,9 +61,10 @@ class Checkpoint(SavedEvery):
     Args:
         path: of the file.
         every: steps from one save to the next; None, with `memory`: steps alone save nothing.
-        memory: steps from one copy into memory to the next. Each node holds two, which outlive its workers, and
-            `restore` takes the newest that any node has, or the file where that is newer. They end with the job, and
-            a node's with its machine. None: no copies.
+        memory: steps from one copy into memory to the next, or "auto": as few as let copies take at most 3 % of the
+            time. Each node holds two, which outlive its workers, and `restore` takes the newest that is whole, or the
+            file where that is newer. They end with the job, and a node's with its machine. A model in pieces (FSDP2)
+            is kept, too, by its ranks' shards. None: no copies.
         persist_every: seconds after which the next copy into memory also saves the file; None: it does not.
         parts: what is saved, each under its name: a model that is the same on every rank, an optimizer, a scheduler,
             leased shards or a loader of them, an `ElasticBatchSampler`; whatever has `state_dict()` and
@@ -78,13 +80,16 @@ class Checkpoint(SavedEvery):
         path: str | os.PathLike[str],
         *,
         every: int | None = None,
-        memory: int | None = None,
+        memory: int | Literal["auto"] | None = None,
         persist_every: float | None = None,
         **parts: Stateful,
     ) -> None:
         self._by_steps = every is not None or memory is None
         super().__init__(path, every if self._by_steps else 1)
-        self._memory = None if memory is None else steps_of("memory", memory)
+        self._pace = CopyPace() if memory == AUTO else None
+        self._memory = 1 if memory == AUTO else None if memory is None else steps_of("memory", memory)
+        self._copied_at = 0.0  # with "auto": when the last copy was done
+        self._paced_round = 0
         if persist_every is not None and (memory is None or persist_every <= 0):
             raise ValueError(f"persist_every={persist_every} is a number of seconds above 0, and goes with memory=...")
         self._persist_every = persist_every
@@ -125,14 +130,15 @@ class Checkpoint(SavedEvery):
         self._count_step()
         positions: dict[str, Any] | None = None
         due = self._by_steps and self._is_due()
-        if self._step % self._memory == 0:
+        if self._is_copied():
+            begun = time.monotonic()
             if self._copies is not None:
                 positions = self._positions()
                 in_pieces = self._is_in_pieces()
                 if self._copies.is_writer() or in_pieces:
                     states = self._named_states(positions) if in_pieces else self._states(positions)
                     self._copies.write(self._step, states, in_pieces=in_pieces)
-            late, copied = self._agree()
+            late, copied = self._agree(begun)
             due = late or due
             if self._copies is not None:
                 self._copies.settle(self._step, copied=copied)
@@ -233,17 +239,34 @@ class Checkpoint(SavedEvery):
                 )
         return parts
 
-    def _agree(self) -> tuple[bool, bool]:
+    def _is_copied(self) -> bool:
+        """Whether this step is due for a copy into memory: the same on every rank."""
+        if self._pace is None:
+            return self._step % (self._memory or 1) == 0
+        if self._paced_round != (round := context().round):  # others, which have just begun, copy their first step
+            self._paced_round, self._pace = round, CopyPace()
+        return self._pace.is_due(self._step)
+
+    def _agree(self, begun: float) -> tuple[bool, bool]:
         """Whether to save the file now, which rank 0's clock decides; and whether copies on other nodes are done.
 
         Collective: every rank has this step in memory.
+
+        Args:
+            begun: when the copy was.
         """
         late = self._persist_every is not None and time.monotonic() - self._persisted >= self._persist_every
         copied = self._copies is None or self._copies.is_copied()
-        rows = gather_rows([self._step, int(late), int(copied)])
+        now, every = time.monotonic(), self._memory or 1
+        if self._pace is not None:
+            every = self._pace.choose(now - begun, begun - self._copied_at)
+        rows = gather_rows([self._step, int(late), int(copied), every])
         if len({row[0] for row in rows}) > 1:
             steps = ", ".join(f"rank {rank} at {row[0]}" for rank, row in enumerate(rows))
             raise BadCheckpoint(f"the ranks commit different steps ({steps}): each calls commit() once after each step")
+        self._memory = rows[0][3]
+        if self._pace is not None:
+            self._pace, self._copied_at = CopyPace(self._memory, self._step), time.monotonic()
         return bool(rows[0][1]), all(row[2] for row in rows)
 
     def _open_memory(self) -> MemoryCopies | None:

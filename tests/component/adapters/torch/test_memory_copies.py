@@ -266,6 +266,33 @@ async def test_the_file_is_written_by_the_clock_too(job: Job, monkeypatch: pytes
     assert saved == [False, True, False, True]
 
 
+async def test_with_auto_copies_become_rarer_until_they_take_their_share(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, copied = [100.0], list[int]()
+    monkeypatch.setattr("elastic_run.adapters.torch.checkpoint.time.monotonic", lambda: now[0])
+    await job.begin_round(1)
+
+    class Slow(Value):
+        def state_dict(self) -> Any:
+            now[0] += 0.3
+            copied.append(checkpoint.step)
+            return super().state_dict()
+
+    checkpoint = Checkpoint(job.path, memory="auto", part=Slow())
+
+    def run() -> None:
+        for _ in range(40):
+            now[0] += 1.0
+            checkpoint.commit()
+
+    await asyncio.to_thread(run)
+    assert copied == [1, 2, 4, 8, 16, 26, 36]
+    await job.begin_round(2)
+    await asyncio.to_thread(checkpoint.commit)
+    assert copied[-1] == 41, "a worker that keeps its process copies the first step, as those that are new do"
+
+
 async def test_steps_that_were_given_up_in_the_same_process_do_not_come_back(job: Job) -> None:
     await job.commit(*map(numbers, (1, 2, 3, 4)))
     part = Value()
