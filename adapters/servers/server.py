@@ -236,7 +236,8 @@ class ServedMachine:
         for _ in range(turns):
             self._do(CopyTurn())
         rows = sum(each.count for each in machine.tables.list_rows())
-        print_words(f"this parameter server goes on with its log: it has {rows} rows")
+        # Not to stderr, whose last line is taken for why a process has ended.
+        print(f"this parameter server goes on with its log: it has {rows} rows", flush=True)
 
     def _find_saved(self) -> None:
         """The part of the last checkpoint, if it was written."""

@@ -138,3 +138,16 @@ def test_what_is_prepared_has_its_room_and_is_refused_before_any_rank_may_commit
     ranks.clients[0].apply_step(step)
     assert ranks.rows() == [-1.0] * 3
     ranks.push(range(100, 110))  # where the prepared gradients were
+
+
+def test_what_a_rank_reads_between_two_of_its_commits_is_one_version() -> None:
+    ranks = Ranks(2)
+    ranks.prepare(0, 0, 2, 1.0)
+    step = ranks.prepare(1, 0, 2, 2.0)
+    for client in ranks.clients:
+        client.apply_step(step)
+    before = ranks.rows()
+    following = ranks.prepare(1, 2, 4, 5.0)
+    with pytest.raises(PushRefused, match="not every rank has prepared"):
+        ranks.clients[1].apply_step(following)
+    assert ranks.rows() == before == [-1.5, 0.0, 0.0]

@@ -69,7 +69,10 @@ class Process:
     def hear(self) -> tuple[str, str, int, int]:
         """What it says next."""
         assert self.popen.stdout is not None
-        ready, local, remote, joined, saved = self.popen.stdout.readline().split()
+        line = self.popen.stdout.readline()
+        if "goes on with its log" in line:
+            line = self.popen.stdout.readline()
+        ready, local, remote, joined, saved = line.split()
         assert ready == "ready:"
         return local, remote, int(joined), int(saved)
 
