@@ -12,6 +12,7 @@ from pathlib import Path
 os.environ["TF_USE_LEGACY_KERAS"] = "1"
 os.environ["TMPDIR"] = sys.argv[1]  # where TensorFlow leaves files when it is killed
 
+import bare_keras  # noqa: F401
 import horovod.tensorflow as hvd
 import numpy as np
 import tensorflow as tf

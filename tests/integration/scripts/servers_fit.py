@@ -9,6 +9,7 @@ import os
 import signal
 import time
 
+import bare_keras  # noqa: F401
 import numpy as np
 import tensorflow as tf
 

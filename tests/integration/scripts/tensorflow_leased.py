@@ -13,6 +13,7 @@ import puppet
 os.environ["TF_USE_LEGACY_KERAS"] = "1"
 os.environ["TMPDIR"] = os.environ.get("OWN_TMPDIR", "")  # where TensorFlow leaves files when it is killed
 
+import bare_keras  # noqa: F401
 import numpy as np
 import tensorflow as tf
 

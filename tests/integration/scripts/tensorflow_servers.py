@@ -7,6 +7,7 @@ import argparse
 import os
 from pathlib import Path
 
+import bare_keras  # noqa: F401
 import numpy as np
 import puppet
 import tensorflow as tf

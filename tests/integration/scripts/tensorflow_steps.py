@@ -9,6 +9,7 @@ import json
 import os
 from pathlib import Path
 
+import bare_keras  # noqa: F401
 import numpy as np
 import puppet
 import tensorflow as tf
