@@ -48,6 +48,7 @@ class ServerShape:
         steps: workers are ranks of synchronous training, and prepare what they push.
         cramped: how likely a server has no room for a push, as the primary or the backup of its slots.
         saves: seconds from one checkpoint to the next; 0: there are none.
+        lease: workers train on a stream, whose leases have so many offsets at most; 0: on shards.
     """
 
     nodes: int
@@ -70,6 +71,7 @@ class ServerShape:
     steps: bool = False
     cramped: float = 0.0
     saves: float = 0.0
+    lease: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,10 @@ IN_STEP = 20_000
 """Seeds from here on are of jobs whose workers are ranks of synchronous training."""
 
 
+STREAMS = 60_000
+"""Seeds from here on are of jobs whose workers train on a stream; most of them go back."""
+
+
 MANAGED = 7
 """Of so many seeds one is of a job whose tables stay within a size."""
 
@@ -125,7 +131,10 @@ def draw_schedule(seed: int) -> ServerSchedule:
 
 def _draw_saved(seed: int) -> ServerSchedule:
     drawn = _draw_managed(seed)
-    if seed % SAVED != 7 or drawn.shape.steps:
+    if seed >= STREAMS:
+        if seed % 4 == 0:
+            return drawn
+    elif seed % SAVED != 7 or drawn.shape.steps:
         return drawn
     chance = random.Random(f"saved {seed}")
     losses = [ServerFault(chance.uniform(1.0, 5.0), RETURN, 0.0) for _ in range(chance.randint(1, 3))]
@@ -134,6 +143,11 @@ def _draw_saved(seed: int) -> ServerSchedule:
 
 
 def _draw_managed(seed: int) -> ServerSchedule:
+    if seed >= STREAMS:
+        drawn = _draw_plain(seed if seed % 2 else seed - STREAMS)
+        return replace(
+            drawn, seed=seed, shape=replace(drawn.shape, lease=random.Random(f"stream {seed}").randint(2, 9))
+        )
     if seed >= IN_STEP:
         drawn = _draw_plain(seed if seed % 2 else seed - HASTY)
         return replace(drawn, seed=seed, shape=replace(drawn.shape, steps=True, trainers=2))

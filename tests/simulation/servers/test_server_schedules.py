@@ -1,7 +1,7 @@
 """Jobs with servers, drawn from seeds, break no rule, and each is the same when it is run again.
 
 Each run takes ELASTIC_RUN_SERVER_SCHEDULES of the seeds 0 to 2,999, and `make soak` all of them; and an eighth as many
-of those from 20,000 on, whose workers are ranks in step.
+of those from 20,000 on, whose workers are ranks in step; and a sixteenth of those from 60,000 on, of streams.
 """
 
 import os
@@ -12,7 +12,7 @@ import pytest
 
 from ...sampling import SOAK, sample_seeds
 from .server_job import ServerJob
-from .server_schedules import IN_STEP, RETURN, VERBS, draw_schedule
+from .server_schedules import IN_STEP, RETURN, STREAMS, VERBS, draw_schedule
 
 POOL = 3_000
 """Seeds that are drawn from."""
@@ -37,6 +37,14 @@ def test_no_schedule_breaks_a_rule_of_servers(start: int) -> None:
 @pytest.mark.slow
 def test_no_schedule_of_ranks_in_step_breaks_a_rule_of_servers() -> None:
     seeds = [IN_STEP + seed for seed in sample_seeds(POOL, SCHEDULES // 8)]
+    broken = {seed: ServerJob(draw_schedule(seed)).run() for seed in seeds}
+    found = {seed: str(rule) for seed, rule in broken.items() if rule is not None}
+    assert not found, "python -m tests.simulation.servers --seed N shows one"
+
+
+@pytest.mark.slow
+def test_no_schedule_of_a_stream_breaks_a_rule_of_servers() -> None:
+    seeds = [STREAMS + seed for seed in sample_seeds(POOL, SCHEDULES // 16)]
     broken = {seed: ServerJob(draw_schedule(seed)).run() for seed in seeds}
     found = {seed: str(rule) for seed, rule in broken.items() if rule is not None}
     assert not found, "python -m tests.simulation.servers --seed N shows one"
