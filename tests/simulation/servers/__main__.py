@@ -6,6 +6,7 @@ server_process.py   what the product's I/O does around one `ServerMachine`
 slot_store.py       the store's table, registrations and leases, the leader and the agents' view of them
 saved_tables.py     checkpoints in a folder, and who goes back to one
 trainers.py         a ledger with leased shards, and workers that pull and push
+stream_trainers.py  workers that train on a stream, and its ledger
 step_trainers.py    ranks of synchronous training, that prepare steps and apply them
 holdings.py         what is in a server's memory, and what has to be there by its marks
 server_rules.py     what must be true at every moment, and at the end

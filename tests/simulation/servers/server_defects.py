@@ -65,6 +65,8 @@ MACHINE = "adapters/servers/server_machine.py::ServerMachine"
 COPIES = "adapters/servers/copies.py::Copies"
 ARRIVALS = "adapters/servers/copies.py::Arrivals"
 MARKS_OF = "adapters/servers/marks.py::Marks"
+OFFSETS = "adapters/servers/offset_marks.py::OffsetMarks"
+STREAM_LEDGER = "master/data/stream_ledger.py::StreamLedger"
 ROWS = "adapters/servers/rows.py::Rows"
 POOL = "adapters/servers/buffer_pool.py::BufferPool"
 MANAGED = "adapters/servers/managed_table.py::ManagedTable"
@@ -437,6 +439,33 @@ SERVER_DEFECTS: tuple[ServerDefect, ...] = (
         ),
         RAISES,
         1,
+    ),
+    # -- a stream
+    ServerDefect(
+        "leased-twice: the last offset of a lease is in the next one as well",
+        Edit(
+            f"{STREAM_LEDGER}._cut_pieces",
+            "self._partitions[each.partition] = replace(each, first=first)",
+            "self._partitions[each.partition] = replace(each, first=max(each.first, first - 1))",
+        ),
+        VALID,
+        60000,
+    ),
+    ServerDefect(
+        "by-lease: offsets are marked by the lease that has pushed them",
+        Edit(
+            "adapters/servers/marks.py::_offsets_of",
+            "(source.dataset, source.partition)",
+            "(f'{source.dataset}{source.lease}', source.partition)",
+        ),
+        MARKS,
+        60001,
+    ),
+    ServerDefect(
+        "high-floor: the floor of a partition is beyond what a worker has of it",
+        Edit(f"{STREAM_LEDGER}._floors", "firsts[offsets.partition] = min(...)", "pass"),
+        MARKS,
+        60000,
     ),
     # -- a job that goes back
     ServerDefect(

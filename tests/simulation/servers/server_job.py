@@ -26,6 +26,7 @@ from .server_rules import BrokenRule, ServerRules
 from .server_schedules import ServerFault, ServerSchedule
 from .slot_store import SlotAgent, SlotLeader, first_store
 from .step_trainers import StepTeam, StepTrainer
+from .stream_trainers import StreamBook, StreamTrainer
 from .timeline import Timeline
 from .trainers import COUNT, Piece, Records, ShardLedger, Trainer, slots_of
 
@@ -83,13 +84,18 @@ class ServerJob:
         shape = schedule.shape
         self._records = make_records(schedule)
         self._ledger = ShardLedger([Piece(shard) for shard in range(shape.shards)])
+        self._book: StreamBook | None = None
+        if shape.lease:
+            self._ledger = self._book = StreamBook(
+                self._records, self._timeline, self._random, shape.lease, self._store.round
+            )
         self._processes: dict[str, ServerProcess] = {}
         self._agents: dict[str, SlotAgent] = {}
         self._trainers: list[Trainer] = []
         self._counted: dict[str, int] = {}
         self._last_loss = -LEASE_SECONDS
         self._team = StepTeam(self._records, self._random) if shape.steps else None
-        self.rules = ServerRules(self._store, self._records, self._processes, self._timeline)
+        self.rules = ServerRules(self._store, self._records, self._processes, self._timeline, of_stream=shape.lease > 0)
         wanted = ServersWanted(shape.least, shape.most, shape.replicas)
         self._folder = tempfile.TemporaryDirectory()
         self._saved = SavedTables(Path(self._folder.name), shape.saves)
@@ -198,17 +204,21 @@ class ServerJob:
             self._random,
             self._store.round,
         )
-        self._trainers.append(
-            Trainer(*what, may_be_full=self._schedule.shape.cramped > 0)
-            if self._team is None
-            else StepTrainer(self._team, *what, may_be_full=self._schedule.shape.cramped > 0)
-        )
+        may_be_full = self._schedule.shape.cramped > 0
+        if self._book is not None:
+            trainer = StreamTrainer(self._book, *what, may_be_full=may_be_full)
+        elif self._team is not None:
+            trainer = StepTrainer(self._team, *what, may_be_full=may_be_full)
+        else:
+            trainer = Trainer(*what, may_be_full=may_be_full)
+        self._trainers.append(trainer)
 
     def _look_at(self, process: ServerProcess, event: ServerEvent) -> None:
         self.rules.check_server(process, event)
 
     def _acknowledge(self, trainer: Trainer, source: PushSource) -> None:
-        self.say(f"{trainer.name} has pushed {source.begin}:{source.end} of shard {source.shard_index}")
+        shard = source.partition or source.shard_index
+        self.say(f"{trainer.name} has pushed {source.begin}:{source.end} of shard {shard}")
         if trainer.round >= self._store.rows_from and not self._store.table.goes_back:
             self.rules.check_acknowledged(source)
 

@@ -14,7 +14,7 @@ from elastic_run.adapters.servers.rows import Rows
 from elastic_run.adapters.servers.server_events import ServerEvent
 from elastic_run.master.servers.slot_table import NOBODY, SLOTS, SlotTable
 
-from .holdings import Universe, count_records, find_parts, read_marks, read_rows
+from .holdings import Universe, count_records, find_parts, read_marks, read_offsets, read_rows
 from .server_process import Array, ServerProcess
 from .slot_store import SlotStore
 from .timeline import Timeline
@@ -37,7 +37,13 @@ class ServerRules:
     """All of them, for one run; each raises BrokenRule."""
 
     def __init__(
-        self, store: SlotStore, records: Records, processes: Mapping[str, ServerProcess], timeline: Timeline
+        self,
+        store: SlotStore,
+        records: Records,
+        processes: Mapping[str, ServerProcess],
+        timeline: Timeline,
+        *,
+        of_stream: bool = False,
     ) -> None:
         self._store = store
         self._records = records
@@ -46,6 +52,8 @@ class ServerRules:
         self._universe: Universe = count_records(records)
         shards = len(records.ids)
         self._acknowledged = np.zeros(shards, np.int64)
+        self._offsets_acknowledged = np.zeros(records.ids.shape[:2], np.bool_)
+        self._of_stream = of_stream
         self._names = [
             each.name
             for spec in (records.count, records.model)
@@ -73,10 +81,15 @@ class ServerRules:
         universe = self._universe
         mine = np.flatnonzero(held[universe.slots])
         ids, slots = universe.ids[mine], universe.slots[mine]
-        positions = read_marks(marks, *self._records.ids.shape[:2], held & self._used)
         expected = np.zeros(len(mine), np.int64)
-        for shard, counts in enumerate(universe.counts):
-            expected += counts[positions[shard, slots], mine]
+        if self._of_stream:
+            applied = read_offsets(marks, *self._records.ids.shape[:2], held & self._used)
+            for shard, counts in enumerate(universe.counts):
+                expected += (applied[shard][:, slots] * np.diff(counts[:, mine], axis=0)).sum(axis=0)
+        else:
+            positions = read_marks(marks, *self._records.ids.shape[:2], held & self._used)
+            for shard, counts in enumerate(universe.counts):
+                expected += counts[positions[shard, slots], mine]
         if self._records.count.admit_after:
             self._check_sums(process, tables, slots, expected)
             return
@@ -112,7 +125,11 @@ class ServerRules:
     def check_acknowledged(self, source: PushSource) -> None:
         """A worker was told that a push is applied."""
         shard = source.shard_index
-        self._acknowledged[shard] = max(self._acknowledged[shard], source.end)
+        if source.partition:
+            shard = int(source.partition)
+            self._offsets_acknowledged[shard, source.begin : source.end] = True
+        else:
+            self._acknowledged[shard] = max(self._acknowledged[shard], source.end)
         self._check_holders(f"when {source.begin}:{source.end} of shard {shard} was acknowledged")
 
     def _check_holders(self, when: str) -> None:
@@ -124,6 +141,9 @@ class ServerRules:
             held |= np.array(table.backup) == at
             if not process.alive or not held.any():
                 continue
+            if self._of_stream:
+                self._check_offsets(process, held, when)
+                continue
             positions = read_marks(self._parts_of(process)[0], *self._records.ids.shape[:2], held)
             behind = positions[:, held].min(axis=1) < self._acknowledged
             if behind.any():
@@ -133,6 +153,16 @@ class ServerRules:
                     f"{when}, server {server.incarnation} had {int(positions[shard][held].min())} records of shard "
                     f"{shard} in some slot, and {self._acknowledged[shard]} are acknowledged (table {table.version})",
                 )
+
+    def _check_offsets(self, process: ServerProcess, held: Array, when: str) -> None:
+        applied = read_offsets(self._parts_of(process)[0], *self._records.ids.shape[:2], held)[:, :, held]
+        lacking = np.argwhere(self._offsets_acknowledged & ~applied.all(axis=2))
+        if len(lacking):
+            self.fail(
+                "what is acknowledged is in each holder",
+                f"{when}, server {process.incarnation} lacked {len(lacking)} acknowledged offsets in some slot, the "
+                f"first of which is {lacking[0][1]} of partition {lacking[0][0]}",
+            )
 
     def _parts_of(self, process: ServerProcess) -> tuple[Marks, Mapping[str, Rows]]:
         found = self._parts.get(process.incarnation)
@@ -163,6 +193,7 @@ class ServerRules:
             self.fail("no rows are lost while a holder lives", table.lost)
         if table.rows_from > before.rows_from:
             self._acknowledged[:] = 0
+            self._offsets_acknowledged[:] = False
             self.may_lose = False
         self._check_return(table)
         if table.version != before.version + 1:
@@ -208,6 +239,7 @@ class ServerRules:
             if name == "primary" and max(counts) - min(counts) > BALANCED:
                 self.fail("servers have the same number of slots", f"as {name} they have {counts}")
         self._acknowledged[:] = self._records.ids.shape[1]  # the last may be applied when nobody is left to be told
+        self._offsets_acknowledged[:] = True
         self._check_holders("at the end")
         for slot_holder in table.servers:
             self.check_server(self._processes[slot_holder.incarnation])

@@ -49,6 +49,7 @@ class ServerShape:
         cramped: how likely a server has no room for a push, as the primary or the backup of its slots.
         saves: seconds from one checkpoint to the next; 0: there are none.
         disk: rows of the table `model` go to disk, since servers have little memory.
+        lease: workers train on a stream, whose leases have so many offsets at most; 0: on shards.
     """
 
     nodes: int
@@ -72,6 +73,7 @@ class ServerShape:
     cramped: float = 0.0
     saves: float = 0.0
     disk: bool = False
+    lease: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +111,10 @@ RETURNING = 30_000
 """Seeds from here on are of such jobs, too, whose tables are saved, and that lose all that hold some slot."""
 
 
+STREAMS = 60_000
+"""Seeds from here on are of jobs whose workers train on a stream; most of them go back."""
+
+
 ON_DISK = 100_000
 """Seeds from here on are of the jobs of those before, whose rows do not fit into memory here."""
 
@@ -140,7 +146,10 @@ def draw_schedule(seed: int) -> ServerSchedule:
 
 def _draw_saved(seed: int) -> ServerSchedule:
     drawn = _draw_managed(seed)
-    if (seed % SAVED != 7 or drawn.shape.steps) and seed < RETURNING:
+    if seed >= STREAMS:
+        if seed % 4 == 0:
+            return drawn
+    elif (seed % SAVED != 7 or drawn.shape.steps) and seed < RETURNING:
         return drawn
     chance = random.Random(f"saved {seed}")
     losses = [ServerFault(chance.uniform(1.0, 5.0), RETURN, 0.0) for _ in range(chance.randint(1, 3))]
@@ -149,6 +158,11 @@ def _draw_saved(seed: int) -> ServerSchedule:
 
 
 def _draw_managed(seed: int) -> ServerSchedule:
+    if seed >= STREAMS:
+        drawn = _draw_plain(seed if seed % 2 else seed - STREAMS)
+        return replace(
+            drawn, seed=seed, shape=replace(drawn.shape, lease=random.Random(f"stream {seed}").randint(2, 9))
+        )
     if seed >= IN_STEP:
         drawn = _draw_plain(seed if seed % 2 else seed - (HASTY if seed < RETURNING else RETURNING))
         return replace(drawn, seed=seed, shape=replace(drawn.shape, steps=True, trainers=2))

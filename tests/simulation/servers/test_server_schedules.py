@@ -2,7 +2,7 @@
 
 Each run takes ELASTIC_RUN_SERVER_SCHEDULES of the seeds 0 to 2,999, and `make soak` all of them; and an eighth as many
 of those from 20,000 on, whose workers are ranks in step, of those from 30,000 on, which go back as well, and of those
-from 100,000 on, whose rows go to disk.
+from 100,000 on, whose rows go to disk; and a sixteenth of those from 60,000 on, of streams.
 """
 
 import os
@@ -13,7 +13,7 @@ import pytest
 
 from ...sampling import SOAK, sample_seeds
 from .server_job import ServerJob
-from .server_schedules import IN_STEP, ON_DISK, RETURN, RETURNING, VERBS, draw_schedule
+from .server_schedules import IN_STEP, ON_DISK, RETURN, RETURNING, STREAMS, VERBS, draw_schedule
 
 POOL = 3_000
 """Seeds that are drawn from."""
@@ -48,6 +48,14 @@ def test_no_schedule_of_ranks_in_step_breaks_a_rule_of_servers(first: int) -> No
 def test_no_schedule_with_rows_on_disk_breaks_a_rule_of_servers() -> None:
     seeds = [ON_DISK + seed for seed in sample_seeds(POOL, SCHEDULES // 8)]
     seeds += [ON_DISK + IN_STEP + seed for seed in sample_seeds(POOL, SCHEDULES // 40)]
+    broken = {seed: ServerJob(draw_schedule(seed)).run() for seed in seeds}
+    found = {seed: str(rule) for seed, rule in broken.items() if rule is not None}
+    assert not found, "python -m tests.simulation.servers --seed N shows one"
+
+
+@pytest.mark.slow
+def test_no_schedule_of_a_stream_breaks_a_rule_of_servers() -> None:
+    seeds = [STREAMS + seed for seed in sample_seeds(POOL, SCHEDULES // 16)]
     broken = {seed: ServerJob(draw_schedule(seed)).run() for seed in seeds}
     found = {seed: str(rule) for seed, rule in broken.items() if rule is not None}
     assert not found, "python -m tests.simulation.servers --seed N shows one"

@@ -7,7 +7,7 @@ with state, so that two holders agree in each bit only where they applied the sa
 
 import random
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -232,14 +232,17 @@ class Trainer(LineProcess):
     # -- training ---------------------------------------------------------------------------------------------------
 
     def _train(self) -> Wait:
-        for spec in (self._records.count, self._records.model):
-            yield from self._ask_servers(
-                lambda table, spec=spec: {at: (OpenTable(spec, table.version), ()) for at in primaries_of(table)}
-            )
+        yield from self._open_tables()
         while not self._ledger.over:
             yield from self._pause(self._random.uniform(0.0, 0.05))
             if (piece := self._ledger.lease(self)) is not None:
                 yield from self._train_on(piece)
+
+    def _open_tables(self) -> Wait:
+        for spec in (self._records.count, self._records.model):
+            yield from self._ask_servers(
+                lambda table, spec=spec: {at: (OpenTable(spec, table.version), ()) for at in primaries_of(table)}
+            )
 
     def _train_on(self, piece: Piece) -> Wait:
         lease, length = piece.lease, self._records.ids.shape[1]
@@ -261,15 +264,19 @@ class Trainer(LineProcess):
         piece.offset, piece.done, piece.trainer = length, True, None
 
     def _push_records(self, piece: Piece, lease: int, begin: int, end: int) -> Wait:
-        ids, counts = self._records.merge(piece.shard, begin, end)
+        last = end == self._records.ids.shape[1]
+        yield from self._push_source(piece.shard, PushSource(DATASET, piece.shard, lease, begin, end, last=last))
+
+    def _push_source(self, shard: int, made: PushSource) -> Wait:
+        """Of these records of the shard, or of the partition."""
+        ids, counts = self._records.merge(shard, made.begin, made.end)
         if self._random.random() < 0.5:
             yield from self._pull(ids)
             yield from self._pause(self._random.uniform(0.0, 0.03))
         owners = slots_of(ids)
         count = -counts.astype(np.float32)[:, None]
-        model = self._records.gradients(piece.shard, begin, end, ids)
-        last = end == self._records.ids.shape[1]
-        source = PushSource(DATASET, piece.shard, lease, begin, end, int(1000 * self.network.timeline.now), last)
+        model = self._records.gradients(shard, made.begin, made.end, ids)
+        source = replace(made, at=int(1000 * self.network.timeline.now))
 
         def build(table: SlotTable) -> dict[int, tuple[WorkerRequest, Sequence[Array]]]:
             primary = np.asarray(table.primary)[owners]
