@@ -200,9 +200,10 @@ class Master:
     def status(self) -> Status:
         """The whole job now, as far as this master knows."""
         status = self._controller.status(now := self._now(), self.ledgers.progress)
-        steps, servers = self._pace.rate(status.round, now), self._servers.list_servers(now)
-        memory = self._pace.memory(status.round)
-        return dataclasses.replace(status, steps=steps, parameter_servers=servers, memory=memory)
+        steps, memory = self._pace.rate(status.round, now), self._pace.memory(status.round)
+        return dataclasses.replace(
+            status, steps=steps, memory=memory, parameter_servers=self._servers.list_servers(now)
+        )
 
     @property
     def clocks(self) -> "ClockService":
