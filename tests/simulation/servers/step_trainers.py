@@ -262,8 +262,7 @@ class StepTrainer(Trainer):
         yield from team.meet(self, of, "agreed")
         marks: list[RowPosition] = yield from self._settle(of, chosen)
         rows, furthest = (team.follow((0, 0), *marks[at]) for at in (0, -1))
-        if abandoned:
-            self.position = chosen = min(chosen, rows)
+        self.position = chosen = min(chosen, rows) if abandoned else chosen
         team.decided = max(team.decided, chosen)
         if rows < chosen:
             self._fail("what is committed is in the rows", f"{self.name} continues at {chosen}, and rows at {rows}")

@@ -167,12 +167,12 @@ class Loses(ServersClient):
         self._left = at
         self._happens = happens
 
-    def push_once(self, *words: Any) -> None:  # Any: as `ServersClient` has it
+    def push_once(self, table: str, part: int, ids: Any, gradients: Any, piece: int = 0) -> None:  # Any: arrays
         self._left -= 1
         if self._left < 0:
             self._left = 1 << 30
             self._happens()
-        super().push_once(*words)
+        super().push_once(table, part, ids, gradients, piece)
 
 
 def lose() -> None:
