@@ -199,11 +199,13 @@ class Master:
     @property
     def status(self) -> Status:
         """The whole job now, as far as this master knows."""
-        status = self._controller.status(now := self._now(), self.ledgers.progress)
-        steps, memory = self._pace.rate(status.round, now), self._pace.memory(status.round)
-        return dataclasses.replace(
-            status, steps=steps, memory=memory, parameter_servers=self._servers.list_servers(now)
+        pace, status = self._pace, self._controller.status(now := self._now(), self.ledgers.progress)
+        steps, memory, servers = (
+            pace.rate(status.round, now),
+            pace.memory(status.round),
+            self._servers.list_servers(now),
         )
+        return dataclasses.replace(status, steps=steps, memory=memory, parameter_servers=servers)
 
     @property
     def clocks(self) -> "ClockService":
