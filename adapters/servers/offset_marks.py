@@ -174,7 +174,8 @@ class OffsetMarks:
         }
         self._held, self._all = others | slots, kept
         names, stretches, apart = arrays or OffsetMarks().take_slots(NO_SLOTS)
-        keys = [(dataset, partition) for dataset, partition in json.loads(names.tobytes())]
+        pairs: list[Partition] = json.loads(names.tobytes())
+        keys = [(dataset, partition) for dataset, partition in pairs]
         for key in keys:
             self._all.setdefault(key, [])
         exceptions: dict[int, list[int]] = {}

@@ -2,6 +2,7 @@
 
 import json
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from random import Random
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from elastic_run.adapters.servers.errors import RecordsRefused
 from elastic_run.adapters.servers.marks import Marks
-from elastic_run.adapters.servers.offset_marks import read_applied, write_applied
+from elastic_run.adapters.servers.offset_marks import Range, read_applied, write_applied
 from elastic_run.adapters.servers.requests import Offsets, PushSource, ReadMarks
 from elastic_run.adapters.servers.slot_sets import SlotSet
 from elastic_run.master.servers.slot_table import SLOTS
@@ -170,7 +171,7 @@ def check_open(marks: Marks, twin: Twin, asked: ReadMarks, mine: set[int]) -> No
 
 
 def check_applied(marks: Marks, twin: Twin, mine: set[int]) -> None:
-    listed = marks.offsets.list_applied("d", slots_of(mine)) if mine else {}
+    listed: Mapping[str, list[Range]] = marks.offsets.list_applied("d", slots_of(mine)) if mine else {}
     found = {(name, at) for name, ranges in listed.items() for first, stop in ranges for at in range(first, stop)}
     assert found == (set[Key].intersection(*(twin.applied[group] for group in mine)) if mine else set())
     for (_, name), stretches in marks.offsets._all.items():  # pyright: ignore[reportPrivateUsage]
