@@ -199,13 +199,9 @@ class Master:
     @property
     def status(self) -> Status:
         """The whole job now, as far as this master knows."""
-        pace, status = self._pace, self._controller.status(now := self._now(), self.ledgers.progress)
-        steps, memory, servers = (
-            pace.rate(status.round, now),
-            pace.memory(status.round),
-            self._servers.list_servers(now),
-        )
-        return dataclasses.replace(status, steps=steps, memory=memory, parameter_servers=servers)
+        now = self._now()
+        status = self._pace.complete(self._controller.status(now, self.ledgers.progress), now)
+        return dataclasses.replace(status, parameter_servers=self._servers.list_servers(now))
 
     @property
     def clocks(self) -> "ClockService":

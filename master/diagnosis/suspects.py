@@ -10,7 +10,8 @@ for a rank that is busy: as long as one is, nobody is named but by what the kern
 Nobody is named without proof. A wait that nothing can end from outside is proof, by a Python stack that says what for.
 A wait that another machine, a time-out, another thread or a process may end is none until it has lasted for PATIENT
 times as long as it may, and so has that of the others, since their main threads have run last (`patience.py`).
-Without Python stacks only the kernel's word counts: stopped, ended, a process that has died, state D. Where nobody is named it is said where the ranks are.
+Without Python stacks only the kernel's word counts: stopped, ended, a process that has died, state D. Where nobody is
+named it is said where the ranks are.
 
 That holds within a role. Where a job has several, ranks of one wait for the others by design (an evaluator for a
 checkpoint, a parameter server for requests), so ranks are compared with those of their own role. Only where that finds

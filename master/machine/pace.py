@@ -4,9 +4,11 @@ Ranks of synchronous training step together, so one of them stands for all.
 """
 
 from collections import deque
+from dataclasses import replace
 
 from ...rendezvous.base.frozen import dataclass
 from ...rendezvous.wire.fields import Number
+from ..status import Status
 from .memory_report import MemoryReport
 
 WINDOW = 30.0
@@ -60,6 +62,10 @@ class Pace:
         self.counters[told.counter] = counts
         if len(self.counters) > COUNTERS:
             del self.counters[next(iter(self.counters))]
+
+    def complete(self, status: Status, now: float) -> Status:
+        """With what is known here."""
+        return replace(status, steps=self.rate(status.round, now), memory=self.memory(status.round))
 
     def memory(self, round: int) -> MemoryReport | None:
         """What nodes hold of the checkpoint in `round`; None where nobody has told."""
