@@ -10,10 +10,11 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -113,7 +114,7 @@ def fetch_files(given: Sequence[str], folder: Path | None) -> dict[str, str]:
             "with more room by cache=, or remove copies there that no job needs"
         )
     with ThreadPoolExecutor(FETCHES, "elastic-run-fetch") as pool:
-        list(pool.map(lambda file: _fetch(system, file, copies[file]), files))
+        list(pool.map(partial(_fetch, system), copies, copies.values()))
     return {file.address: str(copy) for file, copy in copies.items()}
 
 
@@ -160,7 +161,7 @@ class FetchedReader:
         return self._reader.place(self._copies[file], index).replace(self._copies[file], file)
 
     @contextmanager
-    def _named(self) -> Iterator[None]:
+    def _named(self) -> Generator[None]:
         """Errors name addresses, not copies."""
         try:
             yield
@@ -222,7 +223,7 @@ def _fetch(system: Any, file: RemoteFile, copy: Path) -> None:
 
 
 @contextmanager
-def _only_one(folder: Path, address: str) -> Iterator[None]:
+def _only_one(folder: Path, address: str) -> Generator[None]:
     """One process of the node is in there; its death lets the next one in."""
     with (folder / ".lock").open("wb") as lock:
         try:
@@ -234,7 +235,7 @@ def _only_one(folder: Path, address: str) -> Iterator[None]:
 
 
 @contextmanager
-def _explained(address: str) -> Iterator[None]:
+def _explained(address: str) -> Generator[None]:
     """What a file system raises becomes an error of ours."""
     try:
         yield

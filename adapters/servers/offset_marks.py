@@ -181,7 +181,8 @@ class OffsetMarks:
         exceptions: dict[int, list[int]] = {}
         for number, slot in apart.tolist():
             exceptions.setdefault(number, []).append(slot)
-        for number, (key, first, stop, lease, whole) in enumerate(stretches.tolist()):
+        rows: list[list[int]] = stretches.tolist()
+        for number, (key, first, stop, lease, whole) in enumerate(rows):
             applied = slots.copy() if whole else np.zeros_like(slots)
             applied[exceptions.get(number, [])] = True
             self._write(

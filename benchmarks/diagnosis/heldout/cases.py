@@ -2584,6 +2584,7 @@ MOVED = frozenset(
         "nested_group_expects_three",
         "one_receive_too_many",
         "open_file_lock_held_in_a_reduction",
+        "pairs_merged_in_plain_python",
         "pool_asked_again_in_its_call_back",
         "rank_left_while_others_wait_for_its_file",
         "rank_suspended_and_resumed",
