@@ -2590,6 +2590,7 @@ MOVED = frozenset(
         "rank_suspended_and_resumed",
         "receives_from_wrong_neighbour",
         "record_locks_in_two_orders",
+        "records_checked_in_plain_python",
         "recursive_query_without_end",
         "remote_call_comes_back_under_the_lock",
         "results_of_an_empty_shard_are_not_sent",
