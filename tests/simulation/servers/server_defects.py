@@ -337,7 +337,7 @@ SERVER_DEFECTS: tuple[ServerDefect, ...] = (
         "stale-record: a row that has changed in memory is read from disk as it was before",
         Edit(f"{POOL}.locate", "self._change(frames)", "pass"),
         EQUAL,
-        100000,
+        100002,
     ),
     ServerDefect(
         "bare-record: what the optimizer keeps of a row stays behind when it goes to disk",
