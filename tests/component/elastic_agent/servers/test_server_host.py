@@ -70,7 +70,7 @@ class Node:
         said, arguments = self.said.append, (str(DOUBLE), *how)
         logs = Path(how[-1]) if how and how[0] == "log" else None
         self.host = ServerHost(
-            setup, self.store, KEYS, waits, self.inbox, said, self.services, None, arguments, False, logs
+            setup, self.store, KEYS, waits, self.inbox, said, self.services, None, arguments, logs
         )
         self.tasks: list[asyncio.Task[None]] = []
 
