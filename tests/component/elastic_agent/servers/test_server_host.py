@@ -69,9 +69,7 @@ class Node:
         waits = Waits(self.said.append, self.inbox.now, self.inbox.wake)
         said, arguments = self.said.append, (str(DOUBLE), *how)
         logs = Path(how[-1]) if how and how[0] == "log" else None
-        self.host = ServerHost(
-            setup, self.store, KEYS, waits, self.inbox, said, self.services, None, arguments, logs
-        )
+        self.host = ServerHost(setup, self.store, KEYS, waits, self.inbox, said, self.services, None, arguments, logs)
         self.tasks: list[asyncio.Task[None]] = []
 
     def services(self) -> Services:
