@@ -401,3 +401,17 @@ def test_memory_that_is_given_back_is_zeros_and_what_is_before_stays() -> None:
     assert 5_000 <= left[0] <= 5_000 + mmap.PAGESIZE // 12 + 1
     assert len(left) == 10_000 - left[0]
     assert (array[: left[0] - 1] == 1.0).all()
+
+
+def test_a_server_whose_memory_is_full_of_ids_has_nothing_to_write_and_does_not_try_for_ever(tmp_path: Path) -> None:
+    tables, ids = limited(tmp_path), np.arange(4_200)
+    tables.take_table(TableSpec("t", 16, SGD(0.1), Normal()))
+    rows = tables.find_table("t")
+    rows.put_piece([ids, np.zeros((len(ids), 16), np.float32)])  # as of another server's copy, which nobody may refuse
+    shared = tables.shared
+    assert shared is not None and rows.count * rows.head_bytes > MEMORY * 15 // 16
+    for _ in range(1_000):
+        if not shared.is_short:
+            break
+        shared.make_some_room()
+    assert not shared.is_short
