@@ -6,6 +6,7 @@ kernel, and not forced to the disk: they outlast the process, and not the machin
 
     FOLDER/log-3    events since the log's beginning: messages as they go over a connection, each with a checksum
     FOLDER/base-3   rows and marks as they were at the beginning of log 3 (`part_files.py`); there is none of log 0
+    FOLDER/memory   bytes that rows may take: with others, some of what was applied would be refused when it is read
 
 When a log is long, the next begins, and its base is written beside it. Until that is there, both logs are kept. What is
 torn at a log's end was told to nobody: it is left out, and cut off.
@@ -80,11 +81,30 @@ class EventLog:
         self._base_size = self.base_path.stat().st_size if self.base else 0
         self._size = sum((folder / f"log-{each}").stat().st_size for each in logs if each >= self.base)
         self._writing = False  # a base is
+        self._stands_alone = True  # what log 0 begins with is in no other folder
 
     @property
     def base_path(self) -> Path:
         """Of the newest base."""
         return self._folder / f"base-{self.base}"
+
+    def keep_memory(self, memory: int) -> int:
+        """Bytes that rows may take: those that the first process had, whatever another one would have by now.
+
+        Raises OSError, LogDamaged.
+        """
+        path = self._folder / "memory"
+        if self.is_new:
+            path.write_text(f"{memory}\n", encoding="ascii")
+            return memory
+        try:
+            return int(path.read_text(encoding="ascii"))
+        except ValueError as error:
+            raise LogDamaged(f"{path} is damaged: {error}") from None
+
+    def need_base(self) -> None:
+        """What log 0 begins with is a checkpoint, which will be removed: a base is to be written at once."""
+        self._stands_alone = False
 
     def read_events(self) -> Iterator[ServerEvent]:
         """All since the newest base. Raises OSError, LogDamaged."""
@@ -117,7 +137,9 @@ class EventLog:
     @property
     def is_long(self) -> bool:
         """The next may begin."""
-        return not self._writing and self._size >= max(self._shortest, self._base_size)
+        if self._writing:
+            return False
+        return not self._stands_alone or self._size >= max(self._shortest, self._base_size)
 
     def begin_next(self) -> tuple[int, Path]:
         """Events go to the next log from now on; the number and path of its base, which is to be written."""
@@ -125,6 +147,7 @@ class EventLog:
             os.close(self._file)
         self._number += 1
         self._file, self._size, self._writing = -1, 0, True
+        self._stands_alone = True  # or, where it cannot be written, each event would begin another
         return self._number, self._folder / f"base-{self._number}"
 
     def end_base(self, number: int) -> None:

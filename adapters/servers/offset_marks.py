@@ -95,7 +95,7 @@ class OffsetMarks:
 
     def advance(self, key: Partition, first: int, stop: int, slots: SlotSet) -> None:
         """These offsets are applied in these slots, now or before; there may be none of them."""
-        if first == stop:
+        if first >= stop:
             self._all.setdefault(key, [])
             return
         pieces = self._cut(key, first, stop)

@@ -33,7 +33,7 @@ from .routing import Routes
 from .row_memory import TableFull
 from .server_events import Arrays
 from .slot_sets import SlotSet
-from .tables import TablePart, Tables, apply_parts, find_parts
+from .tables import FoundPart, Tables, apply_parts, find_parts
 
 ALL_SLOTS: SlotSet = np.ones(SLOTS, np.bool_)
 
@@ -108,20 +108,22 @@ class OwnServer:
             case PushGradients(tables, source):
                 parts = self._tables.read_push(tables, arrays, ALL_SLOTS)
                 if self._marks.judge(source, ALL_SLOTS).any():
-                    self._apply(source, parts)
+                    self._tables.check_room(found := find_parts(parts), self._prepared.count_bytes())
+                    self._apply(source, found)
                 return Reply(), []
             case PrepareGradients(tables, source, share):
                 parts = self._tables.read_push(tables, arrays, ALL_SLOTS)
                 if (new := self._marks.judge(source, ALL_SLOTS)).any():
                     part = make_part(source, share, parts, new)
                     self._prepared.forget_decided(source)
-                    self._tables.check_bytes(part.bytes, self._prepared.count_bytes(source, share.rank))
+                    kept = self._prepared.count_bytes(source, share.rank)
+                    self._tables.check_prepared(find_parts(parts), part.bytes, kept)
                     self._prepared.put_part(part)
                 return Reply(), []
             case ApplyStep():
                 source, parts = choose_step(self._prepared, self._marks, request, ALL_SLOTS)
                 if source is not None:
-                    self._apply(source, parts)
+                    self._apply(source, find_parts(parts))
                     self._prepared.forget_applied(source, ALL_SLOTS)
                 return Reply(), []
             case ReadMarks():
@@ -135,9 +137,7 @@ class OwnServer:
             case _:
                 raise TableMisused(f"{type(request).__name__} is for servers of a job, and this process has none")
 
-    def _apply(self, source: PushSource, parts: Sequence[TablePart]) -> None:
+    def _apply(self, source: PushSource, found: Sequence[FoundPart]) -> None:
         """Raises TableFull."""
-        found = find_parts(parts)
-        self._tables.check_room(found, self._prepared.count_bytes(source))
         apply_parts(found, reuse=True, at=source.at)
         self._marks.advance(source, ALL_SLOTS)

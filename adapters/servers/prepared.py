@@ -60,18 +60,18 @@ class PreparedSteps:
         """There is none."""
         return not self._steps
 
-    def count_bytes(self, but: PushSource | None = None, rank: int | None = None) -> int:
+    def count_bytes(self, but: PushSource | None = None, rank: int = 0) -> int:
         """That all of it takes, with the rows that it will make.
 
         Args:
-            but: the step that is left out, or that rank's part of it: it is applied, or prepared again.
+            but, rank: the step of which that rank's part is left out: it is prepared again.
         """
         left_out = _key_of(but) if but is not None else None
         return sum(
             part.bytes
             for key, parts in self._steps.items()
             for part in parts
-            if key != left_out or rank not in (None, part.share.rank)
+            if key != left_out or part.share.rank != rank
         )
 
     def forget_decided(self, new: PushSource) -> None:

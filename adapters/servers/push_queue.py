@@ -199,14 +199,15 @@ class PushQueue:
                 task.found = find_parts(chosen)
                 task.prepared = make_part(source, share, chosen, task.slots)
                 self._prepared.forget_decided(source)
-                self._tables.check_bytes(task.prepared.bytes, self._prepared.count_bytes(source, share.rank))
+                kept = self._prepared.count_bytes(source, share.rank)
+                self._tables.check_prepared(task.found, task.prepared.bytes, kept)
             case ApplyStep():
                 self._begin_step(task, task.request)
 
     def _begin_step(self, task: QueuedTask, request: ApplyStep) -> None:
         """From here on a step that is to be applied is a push; of no slots where it is applied already.
 
-        Raises TableFull, RecordsRefused.
+        Raises RecordsRefused.
         """
         source, parts = choose_step(self._prepared, self._marks, request, task.slots)
         if source is None:
@@ -214,7 +215,7 @@ class PushQueue:
         names = tuple(part.rows.spec.name for part in parts)
         task.request = PushGradients(names, source or wanted_of(request), request.version)
         task.found = find_parts(parts)
-        self._tables.check_room(task.found, self._prepared.count_bytes(source))
+        self._tables.make_room(task.found)
 
     def _holders(self) -> dict[Peer, SlotSet]:
         """Who must have everything of which of this server's slots, before this server has it."""

@@ -92,7 +92,10 @@ class RowMemory:
         """Some rows should go to disk before others need their room, and can."""
         if self.space.failure:
             return False
-        return self.taken > self.limit - self.limit // (2 * LOW) or self._holds_too_much
+        has_some = any(
+            pool.used for pool in self._pools
+        )  # ids of a backup's rows, which it may not refuse, may take all
+        return (has_some and self.taken > self.limit - self.limit // (2 * LOW)) or self._holds_too_much
 
     @property
     def _holds_too_much(self) -> bool:

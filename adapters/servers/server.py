@@ -177,6 +177,8 @@ class ServedMachine:
         reader = PartReader(table.restore, wanted, machine.tables, machine.marks)
         if wanted.any():
             await asyncio.to_thread(_read_parts, reader, self._checkpoints, table.restore)
+            if self._log is not None:
+                self._log.need_base()
         machine.tables.note_restored(table.restore)
         if missing := int((wanted & ~reader.found).sum()):
             raise PartDamaged(f"checkpoint {table.restore} lacks {missing} slots")
@@ -225,7 +227,7 @@ class ServedMachine:
                     await self.load_rows(self._orders)
             elif isinstance(event, ServerAsked):
                 last = max(last, event.connection)
-            turns -= isinstance(event, CopyTurn)
+            turns -= isinstance(event, CopyTurn) and turns > 0  # one that was wanted before the base is no other's
             for effect in machine.on(event):
                 turns += isinstance(effect, WantTurn)
                 self._joined = effect.version if isinstance(effect, CopiesWhole) else self._joined
@@ -419,15 +421,16 @@ def share_of_memory(table: SlotTable) -> int:
 async def serve(
     memory: int | None, checkpoints: CheckpointFolder | None, disk: DiskLimit | None, log: EventLog | None
 ) -> None:
-    """Answers until stdin ends. Raises RowsMissing, OSError, Malformed, and what `ServedMachine.load_rows` does."""
+    """Answers until stdin ends. Raises RowsMissing, OSError, Malformed, and as `load_rows` and `read_log` do."""
     reader = asyncio.StreamReader(limit=1 << 24)
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     if not (line := await reader.readline()):
         return
     orders = decode(ServerOrders, line)
+    memory = memory or share_of_memory(orders.table)
     process = ServedMachine(
         orders,
-        memory or share_of_memory(orders.table),
+        log.keep_memory(memory) if log is not None else memory,
         lambda local, remote, joined, saved: print("ready:", local, remote, joined, saved, flush=True),
         checkpoints,
         disk,

@@ -181,6 +181,22 @@ class Tables:
         self.check_bytes(more, kept)
         check_fits(found, reuse=True)
 
+    def check_prepared(self, found: Sequence[FoundPart], more: int, kept: int) -> None:
+        """Raises TableFull where a rank's part of a step, which takes so many bytes, does not fit, or its rows do not.
+
+        When all ranks have prepared the step, no server may refuse it: see `make_room`.
+        """
+        self.check_bytes(more, kept)
+        if self._shared is not None:
+            self.check_room(found, kept)
+        else:
+            check_fits(found, reuse=True)
+
+    def make_room(self, found: Sequence[FoundPart]) -> None:
+        """For rows that are promised to be made: as far as it goes. What came since then may have taken some of it."""
+        if self._shared is not None:
+            self._shared.make_room(sum(each.part.rows.count_bytes(each.places) for each in found))
+
     def check_count(self, rows: Rows, count: int) -> None:
         """Raises TableFull where so many rows more of this table do not fit, which may go to disk."""
         if self._shared is None:

@@ -267,7 +267,7 @@ class ServerHost:
             if before is None:
                 self._remove_logs(number)
             self._logged.add(number)
-            words = (*words, f"--log={self._logs / f'server-{number}' / each.incarnation}")
+            words = (*words, f"--log={self._log_of(self._logs, each)}")
         each.arguments = words
         try:
             await each.start(self._orders(each), (setup.workers.python, "-u"), setup.workers.inherited)
@@ -276,6 +276,9 @@ class ServerHost:
         else:
             self._kept[number] = each
             self._resumed.pop(number, None)
+
+    def _log_of(self, logs: Path, each: ServerProcess) -> Path:
+        return logs / f"server-{each.number}" / each.incarnation
 
     def _remove_logs(self, number: int) -> None:
         """Of servers whose rows nobody wants any more."""
@@ -345,9 +348,14 @@ class ServerHost:
             self._say(why)
 
     def _can_resume(self, each: ServerProcess) -> bool:
-        """The table names it, and its log has what it was. The store has it still, so that nobody takes it for lost."""
+        """The table names it, and its log has what it was. The store has it still, so that nobody takes it for lost.
+
+        Without its log another process would be that server without a row, and nobody would know.
+        """
         named = self.table.index_of(each.incarnation) != NOBODY and each.rows_from == self.table.rows_from
-        return self._logs is not None and named and each.revision > 0
+        if self._logs is None or not named or not each.revision:
+            return False
+        return any(self._log_of(self._logs, each).glob("log-*"))
 
     async def _end(self, each: ServerProcess, *, at_once: bool = False) -> None:
         del self._kept[each.number]

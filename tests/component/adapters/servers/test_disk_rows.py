@@ -23,11 +23,20 @@ from elastic_run.adapters.servers.marks import Marks
 from elastic_run.adapters.servers.part_files import PartReader, write_part
 from elastic_run.adapters.servers.part_saver import PartSaver
 from elastic_run.adapters.servers.record_file import DiskLimit, RecordFile, RowsUnreadable
-from elastic_run.adapters.servers.requests import PushSource
+from elastic_run.adapters.servers.requests import (
+    ApplyStep,
+    OpenTable,
+    PrepareGradients,
+    PushGradients,
+    PushSource,
+    Request,
+    StepShare,
+)
 from elastic_run.adapters.servers.reserved_memory import give_back, reserve
 from elastic_run.adapters.servers.row_memory import TableFull
 from elastic_run.adapters.servers.server import ServedMachine
-from elastic_run.adapters.servers.server_events import Array
+from elastic_run.adapters.servers.server_events import AnswerAsker, Array, ServerAsked, TableRead
+from elastic_run.adapters.servers.server_machine import ServerMachine
 from elastic_run.adapters.servers.specs import (
     FTRL,
     SGD,
@@ -401,3 +410,42 @@ def test_memory_that_is_given_back_is_zeros_and_what_is_before_stays() -> None:
     assert 5_000 <= left[0] <= 5_000 + mmap.PAGESIZE // 12 + 1
     assert len(left) == 10_000 - left[0]
     assert (array[: left[0] - 1] == 1.0).all()
+
+
+def test_a_server_whose_memory_is_full_of_ids_has_nothing_to_write_and_does_not_try_for_ever(tmp_path: Path) -> None:
+    tables, ids = limited(tmp_path), np.arange(4_200)
+    tables.take_table(TableSpec("t", 16, SGD(0.1), Normal()))
+    rows = tables.find_table("t")
+    rows.put_piece([ids, np.zeros((len(ids), 16), np.float32)])  # as of another server's copy, which nobody may refuse
+    shared = tables.shared
+    assert shared is not None and rows.count * rows.head_bytes > MEMORY * 15 // 16
+    for _ in range(1_000):
+        if not shared.is_short:
+            break
+        shared.make_some_room()
+    assert not shared.is_short
+
+
+def test_a_step_that_all_ranks_have_prepared_is_refused_by_no_disk_and_no_memory(tmp_path: Path) -> None:
+    """What one rank has of it is refused when it is prepared, where its rows would not fit."""
+    machine = ServerMachine("only", 2_000_000, DiskLimit(tmp_path, MUCH))
+    machine.on(TableRead(table_of_one("@a")))
+
+    def ask(request: Request, *arrays: Array) -> str:
+        effects = machine.on(ServerAsked(1, request, arrays))
+        (reply,) = [each.reply for each in effects if isinstance(each, AnswerAsker)]
+        return reply.refused
+
+    def prepare(rank: int, world: int, first: int, count: int) -> str:
+        request = PrepareGradients(("t",), PushSource("s", 0, 1, 0, world), StepShare(rank, world), 1)
+        return ask(request, np.arange(first, first + count), np.ones((count, 16), np.float32))
+
+    assert ask(OpenTable(TableSpec("t", 16, Adam(), Normal()), 1)) == ""
+    for first in range(0, 20_000, 1_000):
+        ids, source = np.arange(first, first + 1_000), PushSource("d", 0, 1, first, first + 1_000)
+        assert ask(PushGradients(("t",), source, 1), ids, np.ones((1_000, 16), np.float32)) == ""
+    assert prepare(0, 1, 0, 6_000) == "full"  # they are all on disk
+    assert prepare(0, 1, 30_000, 1_500) == "full"  # their ids are too many
+    assert [prepare(0, 2, 0, 1_600), prepare(1, 2, 4_000, 1_600)] == ["", ""]
+    assert ask(ApplyStep("s", 0, 1, 2, 1)) == ""
+    assert machine.marks.read("s", 0, machine.serving) == (2,)

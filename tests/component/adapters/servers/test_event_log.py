@@ -1,20 +1,28 @@
 """What a server's log has is what the server was, wherever its process has ended."""
 
+import asyncio
 import os
 import random
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from elastic_run.adapters.servers.event_log import EventLog, LogDamaged
-from elastic_run.adapters.servers.requests import OpenTable
-from elastic_run.adapters.servers.server_events import CopyTurn, PeerBroken, ServerEvent
+from elastic_run.adapters.servers.job_servers import ServerOrders
+from elastic_run.adapters.servers.marks import Marks
+from elastic_run.adapters.servers.part_files import PartReader, write_part
+from elastic_run.adapters.servers.requests import OpenTable, PushGradients, PushSource
+from elastic_run.adapters.servers.server import ServedMachine
+from elastic_run.adapters.servers.server_events import CopyTurn, PeerBroken, ServerAsked, ServerEvent, TableRead
 from elastic_run.adapters.servers.server_machine import ServerMachine
 from elastic_run.adapters.servers.slot_sets import NO_SLOTS
-from elastic_run.master.servers.slot_table import SLOTS
+from elastic_run.adapters.servers.tables import Tables
+from elastic_run.master.servers.slot_table import SLOTS, SlotTable
 
+from ....doubles.one_server import table_of_one
 from .machine_network import COUNTS, STEPS, Network, Worker, pull_counts
 
 ALL = ~NO_SLOTS
@@ -143,3 +151,60 @@ def test_logs_before_a_base_go_when_it_is_there_and_not_before(tmp_path: Path) -
     assert again.base == number and list(again.read_events()) == [PeerBroken("b")]
     assert sorted(each.name for each in tmp_path.iterdir()) == ["base-1", "log-1"]
     assert not again.is_long  # than its base
+
+
+def test_a_server_has_the_memory_that_its_first_process_had_or_it_would_refuse_what_was_applied(tmp_path: Path) -> None:
+    log = EventLog(tmp_path)
+    assert log.keep_memory(1_000) == 1_000
+    log.append_event(CopyTurn())
+    assert EventLog(tmp_path).keep_memory(500) == 1_000
+    (tmp_path / "memory").write_text("1_0 00")
+    with pytest.raises(LogDamaged, match="memory is damaged"):
+        EventLog(tmp_path).keep_memory(500)
+
+
+def test_a_log_that_begins_with_a_checkpoint_needs_a_base_and_one_that_fails_is_not_tried_at_each_event(
+    tmp_path: Path,
+) -> None:
+    log = EventLog(tmp_path)
+    log.append_event(CopyTurn())
+    assert not log.is_long
+    log.need_base()
+    assert log.is_long
+    log.begin_next()
+    assert not log.is_long
+    log.miss_base()
+    assert not log.is_long
+
+
+def test_a_turn_that_was_wanted_before_a_base_is_not_taken_for_one_of_after(tmp_path: Path) -> None:
+    """Or rows that are to go would stay, and a copy of their slots would wait for ever."""
+    table, ids = table_of_one("@a"), np.arange(1_000)
+    source, gradients = PushSource("d", 0, 1, 0, 1), np.ones((len(ids), COUNTS.columns), np.float32)
+    log = EventLog(tmp_path)
+    for event in (
+        TableRead(table),
+        CopyTurn(),
+        ServerAsked(1, OpenTable(COUNTS, 1)),
+        ServerAsked(1, PushGradients((COUNTS.name,), source, 1), (ids, gradients)),
+        TableRead(SlotTable(2, table.places, table.servers)),
+    ):
+        log.append_event(event)
+
+    async def count_rows() -> int:
+        process = ServedMachine(ServerOrders(table, "only"), 1 << 22, lambda *_: None, log=EventLog(tmp_path))
+        await process.read_log()
+        return process._machine.tables.find_table(COUNTS.name).count  # pyright: ignore[reportPrivateUsage]
+
+    assert asyncio.run(count_rows()) == 0
+
+
+def test_a_base_of_more_rows_than_the_memory_for_them_is_read(tmp_path: Path) -> None:
+    """They have come with slots of another server, which nobody may refuse."""
+    tables, marks, ids = Tables(1 << 16), Marks(), np.arange(1_500)
+    tables.take_table(COUNTS)
+    tables.find_table(COUNTS.name).put_piece([ids, np.ones((len(ids), COUNTS.columns), np.float32)])
+    write_part(tmp_path / "base-1", 1, ALL, tables, marks)
+    again = Tables(1 << 16)
+    PartReader(1, ALL, again, Marks(), keeps_leases=True).read_part(tmp_path / "base-1")
+    assert again.find_table(COUNTS.name).count == len(ids)

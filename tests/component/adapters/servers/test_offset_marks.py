@@ -218,3 +218,12 @@ def test_what_all_servers_have_is_what_each_of_them_has() -> None:
     )
     assert read_applied(map(write_applied, answers)) == {"a": [(0, 2), (4, 5), (7, 8)], "c": []}
     assert json.loads(write_applied({"ä": []})[0].tobytes()) == ["ä"]
+
+
+def test_a_floor_that_ends_before_it_begins_says_nothing_and_ends_no_server() -> None:
+    marks = Marks()
+    marks.hold_slots(EVERY)
+    asked = ReadMarks("s", 0, 1, 1, Offsets("p", 3, 6), (Offsets("q", 5, 2),))
+    marks.take_lease(asked, EVERY)
+    assert marks.read_lease(asked, EVERY) == (3, 6)
+    assert marks.offsets.list_applied("s", EVERY)["q"] == []

@@ -188,6 +188,46 @@ def test_a_server_that_is_killed_goes_on_with_its_log_and_with_what_was_prepared
     assert EventLog(tmp_path / "log").base >= 1 and not (tmp_path / "log" / "log-0").exists()
 
 
+def test_a_log_of_rows_that_came_from_a_checkpoint_outlasts_that_checkpoint(tmp_path: Path) -> None:
+    words, ids = (f"--checkpoints={tmp_path}", "--job=j"), np.arange(100)
+    folder = CheckpointFolder(tmp_path, "j")
+    with ExitStack() as stack:
+
+        def start(*more: str) -> Process:
+            server = Process(0, "n", None, *words, *more)
+            stack.callback(server.end)
+            stack.callback(server.popen.kill)
+            return server
+
+        def save(server: Process, table: SlotTable, version: int) -> None:
+            server.tell(replace(table, version=version, checkpoint=version))
+            assert server.hear()[3] == version
+            folder.complete_checkpoint(CheckpointManifest(version, (0,)))
+
+        first = start()
+        first.tell(table_of(1, [first], 0, NOBODY, NOBODY))
+        first.ask(OpenTable(TABLE, 1))
+        push(first, 0, 1, ids)
+        save(first, table_of(1, [first], 0, NOBODY, NOBODY), 2)
+        server = start(f"--log={tmp_path / 'log'}")
+        table = replace(table_of(3, [server], 0, NOBODY, NOBODY), restore=2)
+        server.tell(table)
+        assert server.ask(OpenTable(TABLE, 3))[0].count == 100
+        push(server, 1, 3, ids)
+        for version in (4, 5):
+            save(server, table, version)
+        until = time.monotonic() + 20.0
+        while not (tmp_path / "log" / "base-1").exists() and time.monotonic() < until:
+            time.sleep(0.01)
+        folder.remove_old(6)
+        assert not folder.name_part(2, 0).exists()
+        before = server.ask(PullRows(("t",), 5), ids)[1][0]
+        server.popen.kill()
+        again = start(f"--log={tmp_path / 'log'}")
+        again.tell(replace(table_of(6, [again], 0, NOBODY, NOBODY), restore=2))
+        assert (again.ask(PullRows(("t",), 6), ids)[1][0] == before).all()
+
+
 def test_a_server_that_is_to_serve_what_it_was_not_given_ends_with_the_reason(servers: list[Process]) -> None:
     tell_all(servers, table_of(1, servers, 0, 1, NOBODY))
     servers[2].tell(table_of(1, servers, 0, 1, NOBODY))

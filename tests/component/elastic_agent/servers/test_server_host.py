@@ -204,7 +204,8 @@ async def test_a_server_with_a_log_that_dies_goes_on_as_the_same_and_is_never_mi
         first = await node.registered()
         (log,) = [each for each in node.commands()[0] if each.startswith("--log=")]
         assert log == f"--log={tmp_path}/server-0/{first.incarnation}"
-        (tmp_path / "server-0").mkdir()
+        (tmp_path / "server-0" / first.incarnation).mkdir(parents=True)
+        (tmp_path / "server-0" / first.incarnation / "log-0").touch()
         await node.want(serving(5, first))
         await node.until(lambda: b"orders of 5 to" in node.shown.getvalue())
         os.kill(node.pids()[0], signal.SIGKILL)
@@ -214,6 +215,19 @@ async def test_a_server_with_a_log_that_dies_goes_on_as_the_same_and_is_never_mi
         await node.want(dataclasses.replace(serving(7), servers=(), primary=(), rows_from=2))
         await node.registered(unlike=first.incarnation)
         assert log not in node.commands()[0] and not (tmp_path / "server-0").exists()
+    finally:
+        await node.close()
+
+
+async def test_a_server_whose_log_somebody_has_removed_is_lost_with_its_rows(tmp_path: Path) -> None:
+    node = Node("log", str(tmp_path))
+    try:
+        await node.begin()
+        first = await node.registered()
+        await node.want(serving(5, first))
+        await node.until(lambda: b"orders of 5 to" in node.shown.getvalue())
+        os.kill(node.pids()[0], signal.SIGKILL)
+        assert (await node.registered(unlike=first.incarnation)).incarnation != first.incarnation
     finally:
         await node.close()
 
