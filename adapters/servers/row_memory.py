@@ -92,9 +92,8 @@ class RowMemory:
         """Some rows should go to disk before others need their room, and can."""
         if self.space.failure:
             return False
-        has_some = any(
-            pool.used for pool in self._pools
-        )  # ids of a backup's rows, which it may not refuse, may take all
+        # Ids of a backup's rows, which it may not refuse, may take all.
+        has_some = any(pool.used for pool in self._pools)
         return (has_some and self.taken > self.limit - self.limit // (2 * LOW)) or self._holds_too_much
 
     @property
