@@ -19,6 +19,9 @@ BUSY = 0.04
 RUNS = 0.5
 """Of one processor: who uses less does not wait in a loop."""
 
+TICK = 0.02
+"""Seconds by which the kernel's clocks of a process and of its threads may differ: some threads' time is left out."""
+
 FACTOR = 2.0
 
 GAP = 10.0
@@ -37,12 +40,14 @@ class Quiet:
         allowed: seconds for which it may be, by its own history.
         woken: of the looks since then, those before which its main thread had woken up.
         spins: seconds for which its main thread has not waited in the kernel, where it uses an accelerator.
+        rested: seconds for which its main thread has not run; None: that is not known.
     """
 
     seconds: float = 0.0
     allowed: float = 0.0
     woken: int = 0
     spins: float = 0.0
+    rested: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +86,24 @@ class Activity:
         quiet: seconds for which it has been.
         woken: of the looks since then, those before which its main thread had woken up.
         spins: seconds for which its main thread has not waited in the kernel, where it uses an accelerator.
+        rested: seconds for which its main thread has not run: a worker that takes light steps is quiet, and wakes up.
     """
 
-    __slots__ = ("_children", "_last", "_longest", "_runs", "_since", "_timeout", "_told", "quiet", "spins", "woken")
+    __slots__ = (
+        "_children",
+        "_last",
+        "_longest",
+        "_rested",
+        "_runs",
+        "_since",
+        "_timeout",
+        "_told",
+        "_woke",
+        "quiet",
+        "rested",
+        "spins",
+        "woken",
+    )
 
     def __init__(self, timeout: float) -> None:
         self._timeout = timeout
@@ -93,7 +113,10 @@ class Activity:
         self._longest = 0.0
         self._told = 0.0  # for how long it had been quiet when it was a suspect last
         self._runs = 0.0  # since when its main thread has not waited
+        self._woke = 0.0  # when that was seen to have run last
+        self._rested = 0.0  # for how long it had rested when the worker was a suspect last
         self.quiet = 0.0
+        self.rested = 0.0
         self.woken = 0
         self.spins = 0.0
 
@@ -102,26 +125,30 @@ class Activity:
         """Seconds for which it may be quiet."""
         return max(self._timeout, FACTOR * self._longest)
 
-    @property
-    def due(self) -> float:
-        """Seconds of quiet after which it is a suspect, or one again."""
-        return max(self.allowed, AGAIN * self._told)
+    def is_due(self, early: float = 0.0) -> bool:
+        """Whether it is a suspect, or one again, in so many seconds: it is quiet, or has come to rest since."""
+        quiet, rested = self.quiet + early, self.rested + early
+        again = rested >= max(self.allowed, AGAIN * self._rested) and quiet >= self.allowed
+        return again or quiet >= max(self.allowed, AGAIN * self._told)
 
     def observe(self, sample: Sample) -> bool:
         """Takes the next look; True where it makes the worker a suspect, or one again."""
         last, self._last = self._last, sample
         if last is None:
-            self._since = self._runs = sample.at
+            self._since = self._runs = self._woke = sample.at
             return False
         span = sample.at - last.at
         if span > GAP:
             self._since = sample.at  # this process has stood still itself, and knows nothing of that time
+        if span > GAP or sample.switches != last.switches:
+            self._woke, self._rested = sample.at, 0.0
+        self.rested = sample.at - self._woke
         if span > GAP or not _has_only_run(last, sample):
             self._runs = sample.at
         self.spins = sample.at - self._runs
         # A worker that begins anew under the same number has used less.
         progress = (
-            not 0 <= sample.cpu - last.cpu <= BUSY * span
+            not -TICK <= sample.cpu - last.cpu <= BUSY * span
             or sample.ready
             or (sample.output != last.output and sample.switches != last.switches)
             or sample.steps != last.steps
@@ -133,8 +160,8 @@ class Activity:
         elif sample.switches != last.switches:
             self.woken += 1
         self.quiet = sample.at - self._since
-        if self.quiet >= self.due:
-            self._told = self.quiet
+        if self.is_due():
+            self._told, self._rested = self.quiet, self.rested
             return True
         return False
 

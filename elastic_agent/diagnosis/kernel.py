@@ -22,7 +22,6 @@ from ...master.diagnosis.evidence import (
     MAX_SOCKETS,
     SPAWNS,
     Blocked,
-    Child,
     Disk,
     Socket,
     ThreadState,
@@ -100,14 +99,17 @@ class Used:
     moved: int
 
 
-def used(pid: int, *, moved: bool = True) -> Used | None:
-    """Of process `pid`; None where it has gone."""
+def used(pid: int, *, moved: bool = True, without: Iterable[int] = ()) -> Used | None:
+    """Of process `pid`; None where it has gone; `without` what these threads of it have used."""
     try:
         fields = guardian.stat_fields(pid)
         main, ready, switches = map(int, _read(f"/proc/{pid}/schedstat").split())
     except (OSError, ValueError, IndexError):
         return None
     cpu = (int(fields[11]) + int(fields[12])) / TICK
+    for thread in without:
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            cpu -= int(_read(f"/proc/{pid}/task/{thread}/schedstat").split()[0]) / 1e9
     return Used(
         fields[0].decode(),
         cpu,
@@ -118,6 +120,21 @@ def used(pid: int, *, moved: bool = True) -> Used | None:
         ready / 1e9,
         _moved(pid) if moved else 0,
     )
+
+
+_POLLING = ("TP_SHM_reactor",)
+"""Names of threads of libraries that look all the time whether something has come: TensorPipe's, of torch's RPC."""
+
+
+def polling_threads(pid: int) -> tuple[int, ...]:
+    """Those of `pid`, whose time on a processor is no sign that it comes on."""
+    found = list[int]()
+    with contextlib.suppress(OSError):
+        for each in os.listdir(f"/proc/{pid}/task"):
+            with contextlib.suppress(OSError):
+                if _read(f"/proc/{pid}/task/{each}/comm").startswith(_POLLING):
+                    found.append(int(each))
+    return tuple(found)
 
 
 def _moved(pid: int) -> int:
@@ -133,46 +150,6 @@ def channel(pid: int) -> str:
         found = _read(f"/proc/{pid}/wchan").strip()
         return "" if found == "0" else found[:200]
     return ""
-
-
-def children(pid: int) -> tuple[Child, ...]:
-    """Its descendants, the first MAX_CHILDREN."""
-    found = list[Child]()
-    with contextlib.suppress(OSError):
-        for each in guardian.descendants(pid):
-            name = ""
-            with contextlib.suppress(OSError):
-                name = _read(f"/proc/{each.pid}/comm").strip()
-            waits = channel(each.pid), blocked(each.pid, {})
-            ends = handled_signals(each.pid), has_timers(each.pid)
-            found.append(Child(each.pid, name[:100], each.state, each.used, *waits, *ends))
-            if len(found) >= MAX_CHILDREN:
-                break
-    return tuple(found)
-
-
-MAX_PROCESSES = 4
-"""Of one worker, whose stacks are taken."""
-
-
-def python_processes(pid: int) -> tuple[int, ...]:
-    """Its descendants that run Python, the first MAX_PROCESSES."""
-    found = list[int]()
-    with contextlib.suppress(OSError):
-        for each in guardian.descendants(pid):
-            with contextlib.suppress(OSError):
-                if "python" in os.path.basename(os.readlink(f"/proc/{each.pid}/exe")):  # noqa: PTH119
-                    found.append(each.pid)
-            if len(found) >= MAX_PROCESSES:
-                break
-    return tuple(found)
-
-
-def child_cpu(pid: int) -> float:
-    """Seconds of processor that its living descendants have used."""
-    with contextlib.suppress(OSError):
-        return sum(each.used for each in guardian.descendants(pid))
-    return 0.0
 
 
 def connections(pids: Iterable[int]) -> dict[int, dict[int, Socket]]:
@@ -263,7 +240,7 @@ def blocked(pid: int, sockets: Mapping[int, Socket], thread: int | None = None) 
 
 def _blocked(pid: int, thread: int, call: str, values: list[int], sockets: Mapping[int, Socket]) -> Blocked:
     if call == "futex":
-        return Blocked(call, "lock", semaphore=_is_semaphore(pid, values))
+        return Blocked(call, "lock", semaphore=_is_semaphore(pid, values), shared=not values[1] & _FUTEX_PRIVATE)
     if call in ("wait4", "waitid", *SPAWNS):
         return Blocked(call, "child")
     if call in ("nanosleep", "clock_nanosleep"):

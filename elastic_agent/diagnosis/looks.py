@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from ...master.diagnosis.evidence import (
     MAX_LINES,
@@ -24,7 +24,7 @@ from ...rendezvous.base.cancel import cancel
 from ...rendezvous.base.frozen import dataclass, replace
 from ...rendezvous.base.tasks import Tasks
 from ...rendezvous.base.threads import T, Threads
-from . import kernel
+from . import descendants, kernel
 from .activity import Quiet
 from .running import Running
 from .stacks import MISSING, SECONDS, Stack, Stacks
@@ -233,6 +233,7 @@ class _Looking:
         self._snapshots: list[Snapshot] = []
         self.blocks = False
         self._throttled = kernel.throttled(self.worker.pid)
+        self._polling = kernel.polling_threads(self.worker.pid)
 
     async def take(self, worker: Running, *, always: bool) -> None:
         """One more; its stack too, where that is wanted `always` or the worker computes."""
@@ -250,10 +251,12 @@ class _Looking:
         stack = await self._take_stack(pid)
         taken = {pid: stack.others}
         if stack.trouble != MISSING and waits_for_process(stack.frames, blocked):
-            for each in await self._read(lambda: kernel.python_processes(pid), ()):
+            for each in await self._read(lambda: descendants.python_processes(pid), ()):
                 found = await self._take_stack(each)
                 taken[each] = ((each, found.frames), *found.others) if found.frames else ()
-        states = await self._read(lambda: _thread_states(pid, taken, self.sockets), ())
+        processes = [each for each in taken if each != pid]
+        apart = await self._read(lambda: descendants.processes_apart(pid, processes), frozenset()) if processes else ()
+        states = await self._read(lambda: _thread_states(pid, taken, self.sockets, apart), ())
         return stack, states
 
     async def _take_stack(self, pid: int) -> Stack:
@@ -307,6 +310,7 @@ class _Looking:
             tuple(snapshots),
             stacks=newest.trouble,
             last_lines=last_lines(each.tail),
+            rested=quiet.rested,
         )
         seen = await self._read(lambda: _with_details(brief, sockets), brief)
         return brief if self.blocks else replace(seen, throttled=kernel.throttled(each.pid) - self._throttled)
@@ -314,8 +318,8 @@ class _Looking:
     async def _snapshot(self) -> Snapshot | None:
         """A brief one, of what never blocks, once something that is read of this worker has blocked."""
         worker, sockets = self.worker, self.sockets
-        seen = await self._read(lambda: _snapshot(worker, self.begun, sockets), None)
-        return _snapshot(worker, self.begun, None) if self.blocks else seen
+        seen = await self._read(lambda: _snapshot(worker, self.begun, sockets, self._polling), None)
+        return _snapshot(worker, self.begun, None, self._polling) if self.blocks else seen
 
 
 def _most_stacks(memory: tuple[int, int], processes: tuple[int, int], workers: int) -> int:
@@ -335,11 +339,14 @@ def _with(snapshot: Snapshot, taken: tuple[Stack, tuple[ThreadState, ...]] | Non
 
 
 def _thread_states(
-    pid: int, taken: Mapping[int, Iterable[tuple[int, tuple[Frame, ...]]]], sockets: Mapping[int, Socket]
+    pid: int,
+    taken: Mapping[int, Iterable[tuple[int, tuple[Frame, ...]]]],
+    sockets: Mapping[int, Socket],
+    apart: Collection[int],
 ) -> tuple[ThreadState, ...]:
     """Those of a worker and of its processes whose stacks were `taken`: first those that are in the user's files."""
     found = [
-        replace(state, frames=frames)
+        replace(state, frames=frames, apart=process in apart)
         for process, threads in taken.items()
         for number, frames in threads
         if (state := kernel.thread_state(process, number, sockets, child=process != pid))
@@ -348,9 +355,11 @@ def _thread_states(
     return tuple(found[:MAX_THREADS])
 
 
-def _snapshot(each: Running, begun: float, sockets: Mapping[int, Socket] | None) -> Snapshot | None:
-    """`sockets`: its connections; None: only what never blocks is read."""
-    at, used = time.monotonic() - begun, kernel.used(each.pid, moved=sockets is not None)
+def _snapshot(
+    each: Running, begun: float, sockets: Mapping[int, Socket] | None, polling: Sequence[int]
+) -> Snapshot | None:
+    """`sockets`: its connections; None: only what never blocks is read. `polling`: threads that do not count."""
+    at, used = time.monotonic() - begun, kernel.used(each.pid, moved=sockets is not None, without=polling)
     if used is None:
         return None
     return Snapshot(
@@ -359,7 +368,7 @@ def _snapshot(each: Running, begun: float, sockets: Mapping[int, Socket] | None)
         kernel.channel(each.pid),
         used.cpu,
         used.main_cpu,
-        0.0 if sockets is None else kernel.child_cpu(each.pid),
+        0.0 if sockets is None else descendants.child_cpu(each.pid),
         used.ready,
         used.switches,
         each.output,
@@ -373,13 +382,14 @@ def _with_details(brief: Worker, sockets: Mapping[int, Socket]) -> Worker:
     return replace(
         brief,
         connections=tuple(sockets.values())[:MAX_SOCKETS],
-        children=kernel.children(brief.pid),
+        children=descendants.children(brief.pid),
         descriptors=count,
         descriptor_limit=limit,
         threads=used.threads if used else 0,
         resident=used.resident if used else 0,
         signals=kernel.handled_signals(brief.pid),
         timers=kernel.has_timers(brief.pid),
+        native=descendants.is_native(brief.pid),
     )
 
 

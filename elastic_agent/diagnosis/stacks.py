@@ -163,6 +163,9 @@ def _arguments(call: dict[str, Any], outer: dict[str, Any]) -> str:
     if LOGGER in outer.get("filename", ""):
         given = " ".join(str(each["repr"]) for each in outer.get("locals") or () if each["name"] in ("args", "kwargs"))
         told += ["group=..."] if "ProcessGroup" in given else []
+    given = {each["name"]: str(each.get("repr")) for each in call.get("locals") or ()}
+    if call["name"] == "recv" and given.get("src") == given.get("group_src", "None") == "None":
+        told.insert(0, "src=None")  # from any rank
     return ", ".join(told)[:400]
 
 

@@ -52,12 +52,13 @@ class ProgressWatch:
         self._looks = 0
         self._activities: dict[tuple[int, int], Activity] = {}  # by local rank and pid
         self._on_accelerators: set[tuple[int, int]] = set()
+        self._polling: dict[tuple[int, int], Sequence[int]] = {}  # threads that compute all the time
 
     @property
     def quiet(self) -> Mapping[int, Quiet]:
         """By local rank."""
         return {
-            local: Quiet(each.quiet, each.allowed, each.woken, each.spins)
+            local: Quiet(each.quiet, each.allowed, each.woken, each.spins, each.rested)
             for (local, _), each in self._activities.items()
         }
 
@@ -72,11 +73,12 @@ class ProgressWatch:
 
     def look(self) -> None:
         """One look at all workers."""
-        from . import kernel  # here, because workers start the sooner
+        from . import descendants, kernel  # here, because workers start the sooner
 
         living = {(each.local_rank, each.pid): each for each in self._workers() if each.ended is None}
         for key in [key for key in self._activities if key not in living]:
             del self._activities[key]
+            self._polling.pop(key, None)
         self._on_accelerators &= living.keys()
         self._looks += 1
         # Where the time-out is short, looks are few.
@@ -84,11 +86,14 @@ class ProgressWatch:
         suspicious = False
         near = list[Running]()
         for key, each in living.items():
-            used = kernel.used(each.pid, moved=False)
+            activity = self._activities.setdefault(key, Activity(self._timeout))
+            works = activity.quiet < CHILDREN * self._timeout <= activity.rested  # while its main thread rests
+            if works and self._looks % LIMITS_EVERY == 0 and not self._polling.get(key):
+                self._polling[key] = kernel.polling_threads(each.pid)
+            used = kernel.used(each.pid, moved=False, without=self._polling.get(key, ()))
             if used is None:
                 continue
-            activity = self._activities.setdefault(key, Activity(self._timeout))
-            children = kernel.child_cpu(each.pid) if due and activity.quiet >= CHILDREN * self._timeout else None
+            children = descendants.child_cpu(each.pid) if due and activity.quiet >= CHILDREN * self._timeout else None
             suspect = activity.observe(
                 Sample(
                     self._inbox.now(),
@@ -102,7 +107,7 @@ class ProgressWatch:
                 )
             )
             suspicious |= suspect
-            if suspect or activity.quiet >= activity.due - self._period:
+            if suspect or activity.is_due(self._period):
                 near.append(each)
         if self._looks % LIMITS_EVERY == 0:
             self._on_accelerators |= {

@@ -44,6 +44,11 @@ def awaited(rank: int, call: Frame | None) -> int | None:
     return int(other) if other.isdecimal() and int(other) != rank else None
 
 
+def from_any(call: Frame | None) -> bool:
+    """Whether a rank receives there what any other one sends."""
+    return call is not None and call.function == "recv" and arguments_of(call).get("src") == "None"
+
+
 def root(call: Frame | None) -> str:
     """The rank that is given as that of the operation; empty where it has none, or where it is not known."""
     if call is None or call.function not in _WITH_ONE_ROOT:

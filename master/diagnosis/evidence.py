@@ -89,6 +89,7 @@ class Blocked:
         ends: seconds after which it ends by itself, at most; None: it does not, or that is not known.
         holders: the processes that hold the lock on a file for which it waits, as far as the kernel tells.
         semaphore: it waits for a semaphore in memory of its process alone, as Python's locks are.
+        shared: it waits for a lock in memory that other processes may share.
     """
 
     call: Name = ""
@@ -100,6 +101,7 @@ class Blocked:
     ends: float | None = None
     holders: Annotated[tuple[Number, ...], Count(MAX_CHILDREN)] = ()
     semaphore: bool = False
+    shared: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +111,7 @@ class ThreadState:
     Attributes:
         number: the kernel's.
         child: it is of a process that the worker has started.
+        apart: that process has no connection but with the worker and its other processes, and no accelerator.
         state: as the kernel calls it.
         cpu: seconds of processor that it has used, and for which it was ready to use one.
         frames: its Python stack, the innermost first.
@@ -120,6 +123,7 @@ class ThreadState:
     cpu: float = 0.0
     blocked: Blocked = Blocked()
     frames: Annotated[tuple[Frame, ...], Count(MAX_FRAMES)] = ()
+    apart: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +210,8 @@ class Worker:
         servers: the parameter servers for which it waits, as it has told its agent a moment ago; None: it does not.
         signals: those for which it has handlers, of Python or of native code.
         timers: it has timers of POSIX, which may call its code.
+        rested: seconds for which its main thread has not run; None: that is not known.
+        native: neither it nor a process that it has started runs Python: a shell, say.
     """
 
     rank: Number
@@ -229,6 +235,8 @@ class Worker:
     servers: RankWait | None = None
     signals: Signals = ()
     timers: bool = False
+    rested: float | None = None
+    native: bool = False
 
     @property
     def blocked(self) -> Blocked:

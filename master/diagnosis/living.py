@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 
 from ...rendezvous.base.frozen import dataclass, replace
@@ -46,6 +46,9 @@ def living_ranks(workers: Sequence[tuple[str, NodeEvidence, Worker]]) -> list[Ra
     ]
     if _have_whole_groups(those, ends):
         found = [_in_one_group(each) if each.place.alone else each for each in found]
+    found = _at_a_store_of_ranks(found, {worker.rank: network for network, worker in those}, ends)
+    if any(each.place.serves for each in found):
+        found = [_behind_a_call(each) if each.place.main and each.place.what == "either" else each for each in found]
     return _behind_locks(found)
 
 
@@ -79,6 +82,28 @@ def _in_one_group(each: Rank) -> Rank:
     call = each.place.call
     given = ", ".join(one for one in call.arguments.split(", ") if one != "group=...") if call else ""
     return replace(each, place=replace(each.place, call=call and replace(call, arguments=given)))
+
+
+def _at_a_store_of_ranks(living: Sequence[Rank], networks: Mapping[int, str], ends: Ends) -> list[Rank]:
+    """Who waits for a store in its own process, for which others wait, too, waits for a rank, as they do."""
+    remotes = {
+        each.worker.rank: {end(networks[each.worker.rank], one.remote) for one in each.worker.blocked.sockets}
+        for each in living
+    }
+
+    def waits(each: Rank) -> bool:
+        own = {one for one in remotes[each.worker.rank] if ends.get(one) == each.worker.rank}
+        return any(own & others for rank, others in remotes.items() if rank != each.worker.rank)
+
+    return [
+        replace(each, place=replace(each.place, what="peer")) if each.place.what == "server" and waits(each) else each
+        for each in living
+    ]
+
+
+def _behind_a_call(each: Rank) -> Rank:
+    """Native code in which it waits may wait for a function that another rank runs."""
+    return replace(each, place=replace(each.place, what="peer"))
 
 
 def _behind_locks(living: Sequence[Rank]) -> list[Rank]:

@@ -16,6 +16,8 @@ from . import signal_handlers
 from .calls import called
 from .evidence import HALTED, MAX_THREADS, SPAWNS, Blocked, Child, Ends, Frame, Snapshot, Worker, end
 from .frames import decides, deciding, is_in, script_frames, spot_of, waits_in_native_code
+from .remote_calls import runs_for_others, serving, waits_for_remote
+from .tracks import READY, STARVED, Track, is_endless, is_halted, is_heartbeat, tracks_of
 
 What = Literal[
     "stopped",
@@ -72,24 +74,14 @@ PROCESSES = ("/multiprocessing/", "/concurrent/futures/", "/subprocess.py")
 MAX_WHERE = 300
 """Characters of the words for one place: a line tells of several."""
 
-HEARTBEATS = ("/tqdm/_monitor",)
-"""Threads of libraries that wake up again and again, and end nobody's wait."""
-
 BUSY = 0.3
 """Of one processor: who uses more is computing."""
 
 IDLE = 0.05
 """Of one processor: who uses less may be waiting."""
 
-READY, STARVED = 0.8, 0.02
-"""Of the time that a thread is ready to run, and of one processor that it gets: whose processor is taken. On a
-machine that is merely busy, everybody gets a share."""
-
 ENDLESS = 20.0
 """Times as long as a worker must have been quiet: a sleep that is over sooner is no standstill."""
-
-DAY = 86400.0
-"""Seconds: a wait that ends by itself no sooner is one that does not end."""
 
 LOOKS = 10
 """Stacks that must be alike, where a worker computes."""
@@ -108,6 +100,18 @@ HELD_LOOKS = 0.8
 
 WOKEN = 2
 """Times at most that who waits for a server has woken up while it was quiet: else something came, or it asked again."""
+
+POLL = 10.0
+"""Seconds: who waits for a rank, for so long at most at a time, asks again, and is woken up by that."""
+
+NAPS = 5.0
+"""Times as long as one sleep, a rank that repeats it has been quiet: of sleeps that grow, the last is half of all."""
+
+SETTLED = 1.5
+"""Times as long as a worker must have been quiet, who stands still has not run: it may have taken light steps."""
+
+NAP = 1.0
+"""Seconds: who sleeps for longer at a time does more than to look whether something has come."""
 
 SYNC = 10.0
 """Times as long as another wait, one for a disk may last."""
@@ -134,6 +138,8 @@ class Place:
         share: of the time for which it wanted a processor, that for which it had one.
         locked_by: the processes that hold the lock on a file for which it, or the process for which it waits, waits.
         own_lock: the wait of native code in which it is is for a lock of its own process.
+        rested: seconds for which it has made no progress.
+        serves: it runs a function for another rank.
     """
 
     what: What
@@ -150,27 +156,8 @@ class Place:
     share: float = 1.0
     locked_by: frozenset[int] = frozenset()
     own_lock: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class _Track:
-    """One thread, over all looks at it.
-
-    Attributes:
-        busy: of one processor, what it has used, or was ready to use.
-        stacks: those that were taken.
-        child: it is of a process that the worker has started.
-    """
-
-    states: tuple[str, ...]
-    busy: float
-    blocked: Blocked
-    stacks: tuple[tuple[Frame, ...], ...]
-    child: bool = False
-
-    @property
-    def frames(self) -> tuple[Frame, ...]:
-        return self.stacks[-1] if self.stacks else ()
+    rested: float = 0.0
+    serves: bool = False
 
 
 def place(network: str, worker: Worker, ends: Ends, bar: float = 0.0) -> Place:
@@ -182,24 +169,30 @@ def place(network: str, worker: Worker, ends: Ends, bar: float = 0.0) -> Place:
     """
     first, last = worker.snapshots[0], worker.snapshots[-1]
     span = max(last.at - first.at, 1e-3)
-    busy = (last.cpu - first.cpu) / span
     delayed = (last.delayed - first.delayed) / span
     children = (last.child_cpu - first.child_cpu) / span
-    main, others = _tracks(worker)
+    if any(child.state == "R" for child in worker.children):
+        children = max(children, IDLE)  # on a busy machine, who is ready to work waits
+    main, others = tracks_of(worker)
     frames = main.frames
+    beats = sum(each.busy for each in others if not each.child and is_heartbeat(each.frames))
+    busy = (last.cpu - first.cpu) / span - beats
+    rested = worker.rested if beats >= IDLE and worker.rested is not None else worker.quiet
     # What another thread prints is no sign that the main thread comes on.
     moved = (last.output > first.output or last.moved > first.moved) and last.switches > first.switches
     rests = busy + delayed < IDLE and children < IDLE
-    idle = rests and worker.quiet >= bar
+    idle = rests and rested >= bar
     quiet = idle and not moved
     peers = _peers(network, worker, worker.blocked, ends)
-    what = _what(worker, main, peers, busy, delayed, children)
+    what = _what(worker, main, peers, busy, delayed, children, beats)
     if worker.servers and what == "server" and not frames:
         what = "servers"
     sure = False
     acting = main
     if what in _WAITS:
         acting, what, sure = _acting(network, worker, main, others, what, ends)
+    elif what in WAITS_FOR_RANKS and (served := serving(others)):
+        acting, what = _served(served, worker)
     elif what == "moves":
         acting = next((each for each in others if each.child and each.busy >= IDLE), main)
     stacks = acting.stacks
@@ -212,7 +205,8 @@ def place(network: str, worker: Worker, ends: Ends, bar: float = 0.0) -> Place:
     stays = works and alike and bool(outer) and not moved and not worker.spins
     little = last.moved - first.moved <= LITTLE * span
     left = acting.blocked.ends or 0.0
-    again = worker.woken > 0 or (acting.child and ENDLESS * left <= worker.quiet)
+    naps = worker.woken > 0 and NAPS * (left + (worker.rested or 0.0)) <= worker.quiet
+    again = naps if acting is main else ENDLESS * left <= worker.quiet
     if what == "computes" and acting is not main:
         still = False
     elif what == "computes" and 0 < worker.spins >= bar and _is_in_one_native_call(worker.snapshots):
@@ -238,7 +232,8 @@ def place(network: str, worker: Worker, ends: Ends, bar: float = 0.0) -> Place:
         # does a time-out after which it asks again. See `wakes`.
         still = quiet and last.switches <= first.switches + 1
     else:
-        still = quiet and len({_functions(each) for each in stacks}) <= 1
+        settled = acting is not main or not _tells_rest(worker) or (worker.rested or 0.0) >= SETTLED * bar
+        still = quiet and settled and len({_functions(each) for each in stacks}) <= 1
     where = _where(acting, what)
     if what == "starved" and worker.throttled > 0:
         where = f"{where}, its control group has used up its quota".removeprefix(", ")
@@ -250,8 +245,11 @@ def place(network: str, worker: Worker, ends: Ends, bar: float = 0.0) -> Place:
     on += [each.blocked for each in worker.children] if what == "child" else []
     locked_by = frozenset(pid for each in on for pid in each.holders)
     own_lock = acting.blocked.semaphore and bool(acting.frames) and waits_in_native_code(acting.frames)
-    is_main = acting is main
-    return Place(what, where, peers, still, spot, sure, wakes, is_main, call, alone, stays, share, locked_by, own_lock)
+    is_main, serves = acting is main, runs_for_others(others)
+    held = locked_by, own_lock
+    return Place(
+        what, where, peers, still, spot, sure, wakes, is_main, call, alone, stays, share, *held, rested, serves
+    )
 
 
 _WAITS: frozenset[What] = frozenset(
@@ -265,48 +263,30 @@ _TELLS: frozenset[What] = frozenset(("server", "peer", "pipe", "file", "file loc
 """What another thread waits for that is also why the main thread waits."""
 
 
-def _tracks(worker: Worker) -> tuple[_Track, list[_Track]]:
-    """The main thread's, and those of the other threads."""
-    looks = worker.snapshots
-    first, last = looks[0], looks[-1]
-    span = max(last.at - first.at, 1e-3)
-    own = (last.main_cpu + last.delayed - first.main_cpu - first.delayed) / span
-    states = tuple(each.state for each in looks)
-    if states.count("R") >= READY * len(states):
-        own = max(own, 1.0)
-    main = _Track(states, own, last.blocked, tuple(each.frames for each in looks if each.frames))
-    taken = [each for each in looks if each.threads]
-    if not taken:
-        return main, []
-    before = {each.number: each for each in taken[0].threads}
-    span = max(taken[-1].at - taken[0].at, 1e-3)
-    others = list[_Track]()
-    for now in taken[-1].threads:
-        then = before.get(now.number, now)
-        stacks = tuple(each for each in (then.frames, now.frames) if each)
-        others.append(_Track((then.state, now.state), (now.cpu - then.cpu) / span, now.blocked, stacks, now.child))
-    return main, others
-
-
 def _acting(
-    network: str, worker: Worker, main: _Track, others: Sequence[_Track], what: What, ends: Ends
-) -> tuple[_Track, What, bool]:
+    network: str, worker: Worker, main: Track, others: Sequence[Track], what: What, ends: Ends
+) -> tuple[Track, What, bool]:
     """The thread that tells where a worker is whose main thread waits, what it does, and whether nothing ends that."""
     of_libraries = (*LIBRARIES, *(SERVERS if worker.servers else ()))
     own = [each for each in others if each.child or script_frames(each.frames) or decides(each.frames, of_libraries)]
+    own = [each for each in own if not is_heartbeat(each.frames)]
     process = next((each for each in own if each.child and each.frames), None)
+    inner = [each for each in own if each.apart and _for_ranks(each) == "collective"]  # in a group of the rank's own
     for each in own:
-        if (does := _for_ranks(each)) in ("collective", "servers"):
+        if each not in inner and (does := _for_ranks(each)) in ("collective", "servers"):
             return each, does, False
     if working := next((each for each in own if each.busy >= IDLE), None):
         return working, "computes", False
-    found: list[tuple[_Track, What]] = [
-        (each, _wait(each, _peers(network, worker, each.blocked, ends), worker)) for each in own
+    found: list[tuple[Track, What]] = [
+        (each, _wait(each, _peers(network, worker, each.blocked, ends), worker)) for each in own if each not in inner
     ]
     if what in _FOR_THREADS:
         for each, does in found:
             if does in _TELLS:
                 return each, does, False
+    if inner:  # others of that group may come later
+        late = [each for each, does in found if each.child and does == "sleep" and (each.blocked.ends or 0.0) > NAP]
+        return (late[0], "sleep", False) if late else (inner[0], "child", False)
     if what == "lock" and any(map(_runs_native_code, others)):
         return main, "either", False  # for which an event loop waits, say
     # A thread that wakes up by itself, or that something outside may wake up, may end the wait of the main one.
@@ -314,49 +294,55 @@ def _acting(
     ended = ended or any(_may_wake_up(each, _wait(each, frozenset(), worker)) for each in others if each not in own)
     ended = ended or (bool(main.frames) and signal_handlers.may_end_wait(worker))
     ended = ended or ((process is not None or what == "child") and signal_handlers.may_end_child_wait(worker))
-    if process and _is_halted(process):
+    if process and is_halted(process):
         return process, "stopped", True
     if process and (what == "child" or not main.frames):  # which does the work in its place
         instead = _wait(process, frozenset(), worker)
         return process, instead, not ended and _is_its_own_wait(process, instead)
     if what in ("child", "loader"):
         ended = ended or not worker.children or not all(map(_is_stuck, worker.children))
-    sure = not ended and _is_endless(main.blocked) and main.blocked.on != "terminal"
+    # A process that is none of its own any more may share its memory.
+    sure = not ended and is_endless(main.blocked) and main.blocked.on != "terminal" and not main.blocked.shared
     return main, what, sure and (what in ("child", "loader") or _is_its_own_wait(main, what))
 
 
-def _is_its_own_wait(track: _Track, what: What) -> bool:
+def _served(served: Sequence[Track], worker: Worker) -> tuple[Track, What]:
+    """What the rank does for another one: first what may come on by itself."""
+    if working := next((each for each in served if each.busy >= IDLE), None):
+        return working, "computes"
+    found: list[tuple[Track, What]] = [(each, _wait(each, frozenset(), worker)) for each in served]
+    return min(found, key=lambda one: one[1] == "lock")
+
+
+def _is_its_own_wait(track: Track, what: What) -> bool:
     """For nothing outside its process: what an event loop waits for is not seen, nor who may end native code's wait."""
-    return what == "sleep" or (what == "lock" and track.blocked.on == "lock")
+    return what == "sleep" or (what == "lock" and track.blocked.on == "lock" and not track.blocked.shared)
 
 
-def _runs_native_code(track: _Track) -> bool:
+def _runs_native_code(track: Track) -> bool:
     """A thread, of a pool, say, that was given a function of a library, which waits: it may be for other ranks."""
     runs = track.frames and not track.child and track.frames[0].function.rpartition(".")[2] == "run"
     return bool(runs) and not deciding(track.frames) and track.blocked.on == "lock" and track.blocked.ends is None
 
 
-def _may_wake_up(track: _Track, what: What) -> bool:
+def _may_wake_up(track: Track, what: What) -> bool:
     """A thread, or the main one of a process, that comes on by itself, or once something outside comes."""
     if track.child:  # a process by which the main thread has its data is judged by its own wait
-        return what in (*_TELLS, "idle") or not _is_endless(track.blocked)
+        return what in (*_TELLS, "idle") or not is_endless(track.blocked)
     rests = _is_its_own_wait(track, what) or (what == "loader" and track.blocked.semaphore)  # no process can end that
-    return not (rests and _is_endless(track.blocked)) and not is_in(track.frames, HEARTBEATS)
+    return not (rests and is_endless(track.blocked)) and not is_heartbeat(track.frames)
 
 
-def _is_halted(track: _Track) -> bool:
-    return all(state in HALTED for state in track.states)
-
-
-def _is_endless(blocked: Blocked) -> bool:
-    return blocked.ends is None or blocked.ends >= DAY
+def sleeps_for_ever(blocked: Blocked, quiet: float) -> bool:
+    """Who was `quiet` for so many seconds, or again and again."""
+    return is_endless(blocked) or ENDLESS * (blocked.ends or 0.0) <= quiet
 
 
 def _is_stuck(child: Child) -> bool:
     """A process that waits for nothing that comes by itself; a pipe is what it gets its work by."""
     if child.state in HALTED or child.blocked.target == "a pipe":  # anybody may open one that has a name
         return True
-    return child.blocked.on == "time" and _is_endless(child.blocked)
+    return child.blocked.on == "time" and is_endless(child.blocked)
 
 
 def _peers(network: str, worker: Worker, blocked: Blocked, ends: Ends) -> frozenset[int]:
@@ -368,14 +354,27 @@ def _peers(network: str, worker: Worker, blocked: Blocked, ends: Ends) -> frozen
     )
 
 
+def rested_in_wait(worker: Worker) -> float:
+    """Seconds for which the main thread has waited and not run, where it does not ask again and again."""
+    return min(worker.quiet, worker.rested or 0.0) if _tells_rest(worker) else worker.quiet
+
+
+def _tells_rest(worker: Worker) -> bool:
+    """Its main thread runs only when what it waits for has come, as far as the kernel tells."""
+    wait = worker.blocked
+    return worker.rested is not None and wait.on != "time" and (wait.ends is None or wait.ends > POLL)
+
+
 def waits_for_process(frames: Sequence[Frame], blocked: Blocked) -> bool:
     """Whether a main thread, by its stack, may wait for a process that does the work; so may one without a stack."""
     return not frames or blocked.on == "child" or is_in(frames[:8], PROCESSES)
 
 
-def _what(worker: Worker, main: _Track, peers: frozenset[int], busy: float, delayed: float, children: float) -> What:
+def _what(
+    worker: Worker, main: Track, peers: frozenset[int], busy: float, delayed: float, children: float, beats: float
+) -> What:
     channel = worker.snapshots[-1].channel
-    if _is_halted(main) or "freez" in channel or "refrigerator" in channel:
+    if is_halted(main) or "freez" in channel or "refrigerator" in channel:
         return "stopped"
     # Who was ready for long before the first look, and waits again since, is not starved now.
     ready = main.states.count("R") / len(main.states)
@@ -388,7 +387,7 @@ def _what(worker: Worker, main: _Track, peers: frozenset[int], busy: float, dela
             return "child"
         # In a wait that a signal could end, it was frozen by a control group.
         return "stopped" if worker.blocked.on in ("lock", "time", "child", "pipe", "terminal") else "disk"
-    if _keeps_gil(worker.snapshots, busy + delayed):
+    if beats < IDLE and _keeps_gil(worker.snapshots, busy + delayed):
         return "gil"
     if main.busy < BUSY and (found := _for_ranks(main)):
         return found
@@ -401,7 +400,7 @@ def _what(worker: Worker, main: _Track, peers: frozenset[int], busy: float, dela
     return _wait(main, peers, worker)
 
 
-def _for_ranks(track: _Track) -> What | None:
+def _for_ranks(track: Track) -> What | None:
     """What it waits for, by its stack, where that is for other ranks or for an accelerator."""
     if track.blocked.on in ("file", "pipe", "child", "terminal"):
         return None  # it writes what a collective operation has brought
@@ -411,6 +410,8 @@ def _for_ranks(track: _Track) -> What | None:
         return "device"
     if waits_for_servers(track.frames):
         return "servers"
+    if waits_for_remote(track.frames):
+        return "peer"
     return "collective" if decides(track.frames, COLLECTIVES) else None
 
 
@@ -421,7 +422,7 @@ def waits_for_servers(frames: Sequence[Frame]) -> bool:
     return is_in(inner, SERVERS) and not is_in(inner, STEP_CLOCK)
 
 
-def _wait(track: _Track, peers: frozenset[int], worker: Worker) -> What:
+def _wait(track: Track, peers: frozenset[int], worker: Worker) -> What:
     """What a thread waits for that is in no collective."""
     frames, blocked = track.frames, track.blocked
     if peers:
@@ -478,7 +479,7 @@ def _functions(frames: Sequence[Frame]) -> tuple[tuple[str, str], ...]:
     return tuple((frame.file, frame.function) for frame in frames)
 
 
-def _where(track: _Track, what: What) -> str:
+def _where(track: Track, what: What) -> str:
     frames, blocked = track.frames, track.blocked
     parts = list[str]()
     own = script_frames(frames)

@@ -33,29 +33,19 @@ from .awaited_servers import of_servers
 from .evidence import DEAD, HALTED, Answer, Frame, NodeEvidence, Worker
 from .findings import MAX_FINDINGS, WORDS, Finding, Kind, Strength
 from .living import EndedRank, Rank, common_place, living_ranks, workers_of
+from .patience import (
+    BY_THE_KERNEL,
+    PATIENT,
+    THRICE,
+    as_stuck,
+    has_stack,
+    lost_child,
+    may_come_on,
+    own_patience,
+    patience_with,
+    seconds_waited,
+)
 from .places import WAITS_FOR_RANKS, What
-
-TWICE = 1.7
-"""Times as long as it may, from which who gives up and asks again is told apart from who gets something."""
-
-PATIENT = 5.5
-"""Times as long as they may, the others must have waited for a rank whose wait may end, or that computes in one place,
-before it is named. At the fourth look they have."""
-
-LATE = 10.0
-"""The same, for a rank that computes in native code, or in a process, in few functions of the script; and it must have
-had PATIENT times as long of a processor: on a busy machine all takes longer."""
-
-SHARE = 0.5
-"""Of the time: a loop of Python code is told sooner, as if it had a processor for so much at least."""
-
-THRICE = 3.1
-"""The same, for a rank that waits for its accelerator: an evaluation that prints nothing and has its data there looks
-alike from outside, at every look."""
-
-AGAIN = 5.0
-"""Seconds between its wake-ups, on average, from which who waits for a server is taken for one that asks again after a
-time-out. Where something comes, it comes more often. A shorter time-out looks alike from outside, and is not told."""
 
 _KINDS: dict[What, Kind] = {
     "stopped": "stopped",
@@ -85,9 +75,6 @@ _STRENGTH: dict[Kind, Strength] = {
     "memory-near": "certain",
     "device-wait": "weak",
 }
-
-_BY_THE_KERNEL: frozenset[What] = frozenset(("stopped", "disk", "memory"))
-"""What needs no Python stack to be proven. Who is stopped may be resumed."""
 
 _MAY_WAIT_FOR_RANKS: frozenset[What] = frozenset(("either", "file lock", "sleep", "signal", "file", "unknown"))
 """What a rank does that may wait for another one in a way that is not seen."""
@@ -205,25 +192,30 @@ def _judged(
         waiting, others = [*waiting, *hidden], [each for each in others if each not in hidden]
     spin = not apart and any(each.worker.spins for each in on_devices)
     patience = max(
-        (_waited(each) / each.worker.allowed for each in waiting or living if each.worker.allowed), default=0.0
+        (seconds_waited(each) / each.worker.allowed for each in waiting or living if each.worker.allowed), default=0.0
     )
-    others = [_as_stuck(each, patience) for each in others]
+    least = min((each.worker.allowed for each in waiting or living if each.worker.allowed), default=0.0)
+    others = [as_stuck(each, patience) for each in others]
     still = [each for each in others if each.place.still and (each.place.what in _KINDS or (whole and _serves(each)))]
     stuck = [
         each
         for each in still
-        if patience >= max(_patience(each), THRICE if spin else 0.0)
-        and not (each.place.wakes and _may_come_on(each.worker))
+        if min(patience, own_patience(each, least)) >= max(patience_with(each), THRICE if spin else 0.0)
+        and not (each.place.wakes and may_come_on(each.worker))
     ]
-    proven = [each for each in stuck if each.place.what in _BY_THE_KERNEL or _lost_child(each)]
+    proven = [each for each in stuck if each.place.what in BY_THE_KERNEL or lost_child(each)]
     if ring := _in_a_circle(in_collectives, round):
         return [*(_finding(each, waiting, round) for each in _roots(proven)), *ring]
     anyone = not across or any(not each.place.peers for each in waiting)
     if waiting and any(_comes_on(each) and (anyone or each.worker.rank in awaited) for each in others):
         return [_finding(each, waiting, round) for each in _roots(proven)]
+    if waiting and any(own_patience(each, least) < min(patience, PATIENT) for each in still if each not in stuck):
+        # Until a moment ago one has come on, and the others may have waited for that.
+        stuck = [each for each in stuck if each.place.sure or each in proven]
     if apart and stuck == others and len(others) > max(1, len(waiting)) and _ask_alike(others):
         # Most ask again and again whether something has come, and the few are not there.
-        return _odd(waiting, others, "strong" if all(each.place.still for each in waiting) else "weak", round)
+        # Who has left that place a moment ago may be on its way.
+        return _odd(waiting, others, "strong", round) if all(each.place.still for each in waiting) else []
     if waiting and stuck:
         # Who waits for an accelerator may wait for a rank that is stuck in another way, or for the few that are apart.
         causes = [each for each in stuck if each.place.what != "device"]
@@ -243,7 +235,7 @@ def _judged(
                 return _odd(waiting, waiting, strength if more else "weak", round)
             return [_name(each, "uneven-steps", strength, "", waiting, round) for each in ended]
         return _all_wait(waiting, round, whole=whole, seen=seen) if apart or hidden else []
-    if any(each.place.wakes and _may_come_on(each.worker) for each in others):
+    if any(each.place.wakes and may_come_on(each.worker) for each in others):
         return []
     if waiting and whole and seen and all(each.place.still for each in others):
         return [_standstill(living, round)]
@@ -287,54 +279,6 @@ def _comes_on(each: Rank) -> bool:
     return not each.place.still and each.place.what not in ("device", "idle")
 
 
-def _as_stuck(each: Rank, patience: float) -> Rank:
-    late = each.place.stays and patience >= LATE and patience * each.place.share >= PATIENT
-    what: What = "sleep" if each.place.what == "sleep" else "computes long"
-    return replace(each, place=replace(each.place, what=what, still=True)) if late else each
-
-
-def _patience(each: Rank) -> float:
-    """Times as long as they may, the others must have waited for it."""
-    lost = _lost_child(each)
-    if each.place.what == "stopped" or (lost and any(child.state not in DEAD for child in each.worker.children)):
-        return PATIENT  # it may be resumed; or another process does the work
-    if each.place.what in _BY_THE_KERNEL or lost:
-        return 0.0
-    if not _has_stack(each.worker):
-        return float("inf")
-    if each.place.what == "device":
-        return THRICE
-    return 0.0 if each.place.sure else PATIENT / max(each.place.share, SHARE)
-
-
-def _has_stack(worker: Worker) -> bool:
-    return any(look.frames or any(each.child for each in look.threads) for look in worker.snapshots)
-
-
-def _lost_child(each: Rank) -> bool:
-    """It waits for a process that has ended or is stopped.
-
-    One that has ended and is not collected may be one that nobody waits for; a wait for its end would be over.
-    """
-    states = [child.state for child in each.worker.children]
-    if any(state in HALTED for state in states):
-        return each.place.what in _KINDS
-    dead = [state in DEAD for state in states]
-    if not _has_stack(each.worker):
-        return False
-    return any(dead) if each.place.what == "loader" else each.place.what == "pipe" and bool(dead) and all(dead)
-
-
-def _waited(each: Rank) -> float:
-    """Seconds for which it has, in the kernel or in a loop."""
-    return max(each.worker.quiet, each.worker.spins)
-
-
-def _may_come_on(worker: Worker) -> bool:
-    """Whether something comes for one that wakes up now and then, as far as is known at the second look."""
-    return worker.quiet < TWICE * worker.allowed or worker.quiet < AGAIN * worker.woken
-
-
 def _roots(stuck: Sequence[Rank]) -> Sequence[Rank]:
     """Those to name: none that may wait for another of them; one for each place, where many are stuck alike."""
     stuck = [each for each in stuck if each.place.what not in _MAY_WAIT_FOR_RANKS or each.place.sure] or stuck
@@ -369,9 +313,9 @@ def _finding(suspect: Rank, waiting: Sequence[Rank], round: int, *, design: bool
     dead = [child for child in worker.children if child.state in DEAD]
     halted = [child for child in worker.children if child.state in HALTED]
     where = suspect.place.where
-    if dead and _lost_child(suspect):
+    if dead and lost_child(suspect):
         kind, where = "loader-died", _also(where, f"process {dead[0].pid} ({dead[0].name}) has ended")
-    elif halted and _lost_child(suspect):
+    elif halted and lost_child(suspect):
         kind, where = "stopped", _also(where, f"its process {halted[0].pid} ({halted[0].name})")
     known = not waiting or any(
         each.place.peers or (each.place.what != "peer" and not each.worker.spins) for each in waiting
@@ -404,7 +348,7 @@ def _standstill(living: Sequence[Rank], round: int) -> Finding:
     groups: dict[tuple[str, str], list[int]] = {}
     for each in living:
         why = f" ({each.worker.stacks})" if each.worker.stacks else ""
-        bare = "" if _has_stack(each.worker) else f" or a lock: there is no Python stack{why}"
+        bare = "" if has_stack(each.worker) else f" or a lock: there is no Python stack{why}"
         kind = _KINDS.get(each.place.what)
         does = WORDS[kind] if kind else "waits"
         if each.place.what in WAITS_FOR_RANKS or (bare and each.place.what == "either"):
@@ -423,7 +367,7 @@ def _also(where: str, more: str) -> str:
 
 
 def _since(ranks: Sequence[Rank]) -> float:
-    return max(map(_waited, ranks), default=0.0)
+    return max(map(seconds_waited, ranks), default=0.0)
 
 
 def _all_wait(waiting: Sequence[Rank], round: int, *, whole: bool, seen: bool) -> list[Finding]:
@@ -450,7 +394,13 @@ def _all_wait(waiting: Sequence[Rank], round: int, *, whole: bool, seen: bool) -
         unsure = tie or not calls.wait_for(_calls(majority), _calls(odd))
         # Nor is it known what a call of native code waits for, and whose other threads wait for what.
         unsure = unsure or len({each.place.main for each in meeting}) > 1
+        # What is received from anybody may come from another thread.
+        unsure = unsure or (any(map(_receives_from_any, meeting)) and not all(each.place.alone for each in meeting))
         hidden = any(each.place.what == "either" for each in meeting)
+        # A rank may wait for a function that another one runs, and that one for a third.
+        unsure = unsure or (
+            any(each.place.what == "peer" for each in odd) and any(each.place.serves for each in meeting)
+        )
         # Behind a connection may be a server in another rank's process, which answers by itself.
         hidden = hidden or any(each.place.what == "peer" for each in odd)
         unsure = unsure or (hidden and _since(meeting) < PATIENT * min(each.worker.allowed for each in meeting))
@@ -466,6 +416,10 @@ def _all_wait(waiting: Sequence[Rank], round: int, *, whole: bool, seen: bool) -
 def _point(each: Rank) -> object:
     """What is equal for ranks that meet: the place in the script, and the root of the operation, where it has one."""
     return each.place.spot, calls.root(each.place.call)
+
+
+def _receives_from_any(each: Rank) -> bool:
+    return calls.from_any(each.place.call)
 
 
 def _in_a_circle(waiting: Sequence[Rank], round: int) -> list[Finding]:

@@ -67,6 +67,7 @@ NAMES_PYTORCH: Mapping[str, str] = {
     "elastic_agent/warm/prefix.py": "calls of torch's that do nothing but tell what is inside of them",
     "elastic_agent/warm/repairs.py": "what torch's import notes of its process; any script may import it",
     "master/diagnosis/places.py": "modules in which a stack waits for other ranks; any script may use them",
+    "master/diagnosis/remote_calls.py": "modules of RPC in which a stack is; any script may use it",
     "rendezvous/member.py": "the adapter of a node that does not name its own",
 }
 """Files below the adapters whose code names PyTorch or its libraries, each with the reason why that is no adapter's."""

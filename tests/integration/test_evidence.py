@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from elastic_run.elastic_agent.diagnosis import kernel
+from elastic_run.elastic_agent.diagnosis import descendants, kernel
 from elastic_run.elastic_agent.diagnosis.activity import Quiet
 from elastic_run.elastic_agent.diagnosis.looks import Looks
 from elastic_run.elastic_agent.diagnosis.running import Running
@@ -110,6 +110,13 @@ def test_of_two_locks_that_threads_of_one_process_wait_for_it_is_not_known_whose
         assert seen.holders == ()
 
 
+def test_a_lock_in_memory_that_processes_share_is_told_from_one_of_a_process_alone() -> None:
+    for module, shared in (("multiprocessing", True), ("threading", False)):
+        with process(f"import {module}; {READY} {module}.Event().wait()") as pid:
+            until(lambda pid=pid: kernel.blocked(pid, {}).on == "lock" or None)
+            assert kernel.blocked(pid, {}).shared == shared
+
+
 def test_a_wait_with_a_timeout_names_the_connection_as_well() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         where = server.getsockname()
@@ -193,13 +200,46 @@ async def test_a_program_that_cannot_be_read_blocks_its_own_stack_alone(tmp_path
         signal.signal(signal.SIGIO, before)
     assert "no stack" in stack.trouble
     assert turns > 5
-    until(lambda: not [each for each in kernel.children(os.getpid()) if each.name == "sh"] or None)
+    until(lambda: not [each for each in descendants.children(os.getpid()) if each.name == "sh"] or None)
 
 
 def test_a_process_without_a_trace_is_none() -> None:
     assert kernel.used(1 << 22) is None
     assert kernel.blocked(1 << 22, {}).on == ""
     assert kernel.connections([1 << 22]) == {1 << 22: {}}
+
+
+CONNECTS = """
+import os, socket, sys, time
+inner = socket.create_server(("127.0.0.1", 0))
+if os.fork():
+    inner.accept()
+    print("ready", flush=True)
+else:
+    connection = socket.create_connection(("127.0.0.1", {port} or inner.getsockname()[1]))
+    if {port}:
+        own = socket.create_connection(inner.getsockname())
+time.sleep(1000)
+"""
+
+
+def test_a_process_is_apart_that_is_connected_with_its_worker_alone() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as outer:
+        for port, apart in ((0, True), (outer.getsockname()[1], False)):
+            with process(CONNECTS.format(port=port)) as pid:
+                (child,) = descendants.children(pid)
+                assert descendants.processes_apart(pid, [child.pid]) == ({child.pid} if apart else set())
+                assert not descendants.is_native(pid)
+                os.kill(child.pid, signal.SIGKILL)
+
+
+def test_a_shell_and_what_it_has_started_run_no_python() -> None:
+    with subprocess.Popen(["/bin/sh", "-c", "sleep 1000 & wait"], start_new_session=True) as shell:
+        try:
+            until(lambda: [each for each in descendants.children(shell.pid) if each.name == "sleep"] or None)
+            assert descendants.is_native(shell.pid)
+        finally:
+            os.killpg(shell.pid, signal.SIGKILL)
 
 
 def test_limits_of_this_machine_are_read() -> None:
@@ -242,6 +282,7 @@ dist.{call}
     [
         ("recv(torch.ones(1), src=1, tag=3)", "src=1, tag=3"),
         ("recv(torch.ones(1), 1)", "src=1"),
+        ("recv(torch.ones(1))", "src=None"),
         ("recv(torch.ones(1), 1, group)", "src=1, group=..."),
         ("broadcast(torch.ones(1), src=1, group=group)", "src=1, group=..."),
         ("broadcast_object_list([0], src=1)", "src=1"),
@@ -312,4 +353,4 @@ async def test_a_look_that_is_broken_off_leaves_no_program_behind() -> None:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        until(lambda: not [each for each in kernel.children(os.getpid()) if each.name == "py-spy"] or None)
+        until(lambda: not [each for each in descendants.children(os.getpid()) if each.name == "py-spy"] or None)

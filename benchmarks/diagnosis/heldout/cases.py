@@ -3082,6 +3082,7 @@ MOVED = frozenset(
         "every_rank_receives_first",
         "grpc_waits_for_ready_channel",
         "idle_connection_times_out_at_last",
+        "judge_of_its_own_group_is_later",
         "lbfgs_evaluates_closure_unequally",
         "loader_process_reads_silent_server",
         "loader_worker_filters_everything_out",
@@ -3089,13 +3090,17 @@ MOVED = frozenset(
         "micro_batches_differ_between_stages",
         "native_call_holds_interpreter_lock_for_some_time",
         "native_timer_calls_back",
+        "nested_group_expects_three",
         "one_receive_too_many",
         "open_file_lock_held_in_a_reduction",
+        "pool_asked_again_in_its_call_back",
         "rank_left_while_others_wait_for_its_file",
         "rank_suspended_and_resumed",
         "receives_from_wrong_neighbour",
         "record_locks_in_two_orders",
         "recursive_query_without_end",
+        "remote_call_comes_back_under_the_lock",
+        "results_of_an_empty_shard_are_not_sent",
         "sampler_that_rejects_everything",
         "send_with_another_tag",
         "snapshot_on_a_timer",
@@ -3108,6 +3113,7 @@ MOVED = frozenset(
         "upload_at_exit_never_ends",
         "waits_for_signal_that_was_not_sent",
         "wrapped_rank_stops_itself",
+        "wrapper_waits_for_its_log_follower",
     )
 )
 """Cases whose result led to a change of a rule: they are of the first half, and run with `--moved`."""

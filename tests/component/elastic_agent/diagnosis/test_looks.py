@@ -5,11 +5,13 @@ import multiprocessing
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 import pytest
 
-from elastic_run.elastic_agent.diagnosis import kernel, looks, watch
+from elastic_run.elastic_agent.diagnosis import descendants, kernel, looks, watch
 from elastic_run.elastic_agent.diagnosis.looks import LOOKS, Looks
 from elastic_run.elastic_agent.diagnosis.running import Running
 from elastic_run.elastic_agent.diagnosis.stacks import Stack, Stacks
@@ -122,8 +124,9 @@ async def test_a_node_takes_so_many_stacks_at_most(
     assert 2 <= len(taken) <= 3
 
 
-def stands_still(pid: int, *, moved: bool = True) -> kernel.Used:
+def stands_still(pid: int, *, moved: bool = True, without: Sequence[int] = ()) -> kernel.Used:
     """A double: the kernel's word of a worker that waits."""
+    assert not without
     return kernel.Used("S", 1.0, 1.0, 0, 1, 0, 0.0, pid if moved else 0)
 
 
@@ -166,7 +169,7 @@ async def test_a_watch_asks_for_the_first_look_one_period_before_a_worker_is_a_s
 ) -> None:
     now, told = 0.0, list[str]()
     monkeypatch.setattr(kernel, "used", stands_still)
-    monkeypatch.setattr(kernel, "child_cpu", no_children)
+    monkeypatch.setattr(descendants, "child_cpu", no_children)
     inbox = Inbox(NodeSettings(), lambda: now)
 
     def nears(workers: Sequence[Running]) -> None:
@@ -177,6 +180,46 @@ async def test_a_watch_asks_for_the_first_look_one_period_before_a_worker_is_a_s
         found.look()
         expected = ["nears 1, stalled 0"] * (now >= 9) + ["nears 1, stalled 1"] * (now >= 10)
         assert told == expected
+
+
+def test_a_worker_whose_main_thread_rests_beside_one_that_polls_all_the_time_is_quiet(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 0
+
+    def used(_: int, *, moved: bool = True, without: Sequence[int] = ()) -> kernel.Used:
+        return kernel.Used("S", 1.0 if 77 in without else now, 1.0, 0, 9, 0, 0.0, int(moved))
+
+    monkeypatch.setattr(kernel, "used", used)
+    monkeypatch.setattr(kernel, "polling_threads", lambda _: (77,))
+    monkeypatch.setattr(descendants, "child_cpu", no_children)
+    found = ProgressWatch(10.0, lambda: [ME], lambda _: 0, Inbox(NodeSettings(), lambda: now), lambda _: None, print)
+    while now < 24:
+        found.look()
+        now += 1
+    assert found.quiet[0].seconds >= 10 and found.quiet[0].rested == 23
+
+
+def test_a_thread_that_polls_is_known_by_its_name_and_what_it_has_used_can_be_left_out() -> None:
+    worked, end = threading.Event(), threading.Event()
+
+    def poll() -> None:
+        Path(f"/proc/self/task/{threading.get_native_id()}/comm").write_text("TP_SHM_reactor")
+        while time.thread_time() < 0.1:
+            pass
+        worked.set()
+        end.wait()
+
+    thread = threading.Thread(target=poll)
+    thread.start()
+    try:
+        assert worked.wait(60)
+        assert kernel.polling_threads(ME.pid) == (thread.native_id,)
+        without, all_ = kernel.used(ME.pid, without=kernel.polling_threads(ME.pid)), kernel.used(ME.pid)
+        assert without and all_ and all_.cpu - without.cpu >= 0.09
+    finally:
+        end.set()
+        thread.join()
 
 
 def watch_of(look: Callable[[], list[Running]], say: Callable[[str], None]) -> ProgressWatch:

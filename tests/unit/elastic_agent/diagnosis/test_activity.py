@@ -53,6 +53,25 @@ def test_a_main_thread_that_wakes_up_while_its_worker_is_quiet_is_counted_until_
     assert activity.woken == 0
 
 
+def test_a_worker_that_has_taken_light_steps_is_a_suspect_again_when_it_has_come_to_rest() -> None:
+    activity = Activity(60)
+    assert [at for at in range(300) if activity.observe(Sample(at, 0.0, 0, switches=min(at, 130)))] == [
+        60,
+        108,
+        190,
+        238,
+    ]
+    assert (activity.quiet, activity.rested) == (299, 169)
+    activity.observe(Sample(400, 0.0, 0, switches=130))
+    assert activity.rested == 0, "nothing is known of what was between"
+
+
+def test_a_look_that_is_taken_early_is_taken_before_a_worker_is_a_suspect() -> None:
+    activity = Activity(60)
+    assert quiet(activity, 0, 60) == []
+    assert (activity.is_due(), activity.is_due(1.0)) == (False, True)
+
+
 def test_for_how_long_a_main_thread_runs_without_a_wait_is_known_of_who_uses_an_accelerator() -> None:
     def spins(*samples: Sample) -> float:
         activity = Activity(60.0)

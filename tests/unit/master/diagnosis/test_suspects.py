@@ -137,7 +137,7 @@ def test_a_loop_of_python_code_is_told_on_a_busy_machine_too_and_computing_in_a_
     loops = worker(1, quiet=0.0, cpu=0.2, stacks=(ELSEWHERE,) * 12)
     shared = tuple(replace(each, delayed=0.78 * each.at) for each in loops.snapshots)
     assert the_one(worker(0, quiet=LONG), replace(loops, snapshots=shared)).kind == "standstill", "all takes longer"
-    assert the_one(worker(0, quiet=2 * LONG), replace(loops, snapshots=shared)).kind == "busy-loop"
+    assert the_one(worker(0, quiet=3.2 * LONG), replace(loops, snapshots=shared)).kind == "busy-loop"
     native = replace(loops, snapshots=tuple(replace(each, holds_gil=False) for each in shared))
     assert judged(worker(0, quiet=3 * LONG), native) == ()
     assert the_one(worker(0, quiet=5 * LONG), native).kind == "long-compute"
