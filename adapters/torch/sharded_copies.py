@@ -161,7 +161,7 @@ class ShardedCopies:
         if found := find_crowded([json.loads(text) for text in gather_texts(told)]):
             crowded, wanted, left = found
             raise BadCheckpoint(
-                f"memory=... holds {GENERATIONS} generations of the shards of each rank, for the ranks of node {crowded} "
+                f"memory=... holds {GENERATIONS} generations of the shards of each rank, for those of node {crowded} "
                 f"{wanted / 1e6:,.1f} MB, and it, with the control groups of its workers, has {left / 1e6:,.1f} MB "
                 "left: give it more memory, or leave memory=... out and use torch.distributed.checkpoint"
             )
