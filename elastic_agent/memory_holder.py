@@ -120,10 +120,11 @@ class MemoryHolder:
 
     def write_range(self, copy: MemoryRequest, data: bytes) -> None:
         """Bytes of a generation of another node, which this one holds a copy of. Raises NotHeld, OSError."""
-        parts = self.held.setdefault(copy.holder, {})
-        if (copy.part not in parts and len(parts) >= MOST_PARTS) or len(self.held) > MOST_HOLDERS:
+        parts = self.held.get(copy.holder, {})
+        new = copy.holder not in self.held and len(self.held) >= MOST_HOLDERS
+        if new or (copy.part not in parts and len(parts) >= MOST_PARTS):
             raise NotHeld(f"node {self._node()} holds the memory of as many checkpoints as it may")
-        slots = parts.setdefault(copy.part, {})
+        slots = self.held.setdefault(copy.holder, parts).setdefault(copy.part, {})
         if copy.begin == HEADER_BYTES:  # the first: the header comes last
             _free([slots.pop(slot) for slot in tuple(slots) if slot not in (copy.slot, *copy.slots)])
             if copy.slot not in slots or os.fstat(slots[copy.slot]).st_size < copy.size:

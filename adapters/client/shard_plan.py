@@ -173,6 +173,23 @@ def choose_targets(nodes: Sequence[str]) -> Mapping[str, str]:
     return {node: order[(index + 1) % len(order)] for index, node in enumerate(order)} if len(order) > 1 else {}
 
 
+def find_crowded(told: Sequence[tuple[str, int, int]]) -> tuple[str, int, int] | None:
+    """A node whose ranks together want more memory than it has left, as each of them sees that before any takes some.
+
+    Args:
+        told: of each rank, its node, the bytes that it wants, and those that it finds left.
+
+    Returns:
+        the node, what its ranks want, and what is left; None: all nodes have room.
+    """
+    for node in dict.fromkeys(node for node, _, _ in told):
+        wanted = sum(bytes for name, bytes, _ in told if name == node)
+        left = min(free for name, _, free in told if name == node)
+        if wanted > left:
+            return node, wanted, left
+    return None
+
+
 def plan_rows(wanted: Box, pieces: Sequence[StoredPiece], itemsize: int, bucket: int) -> Iterator[RowRange]:
     """What to read for a box, and where it goes; each element once, though several pieces may have it.
 

@@ -79,6 +79,8 @@ def find_remote_files(given: Sequence[str]) -> tuple[Any, list[RemoteFile]]:
     or an underline. Raises BadFiles.
     """
     fsspec = import_module("fsspec")
+    if other := next((each for each in given if _scheme_of(each) != _scheme_of(given[0])), None):
+        raise BadFiles(f"{given[0]} and {other} cannot be opened together: give addresses of one scheme")
     with _explained(given[0]):
         system, _ = fsspec.core.url_to_fs(given[0])
     found: list[RemoteFile] = []
@@ -172,6 +174,12 @@ class FetchedReader:
             raise type(error)(words) from None
 
 
+def _scheme_of(address: str) -> str:
+    """As its file system has it."""
+    scheme, _, _ = address.partition("://")
+    return "http" if scheme == "https" else scheme
+
+
 def _default_folder() -> Path:
     """In the user's cache."""
     cache = os.environ.get("XDG_CACHE_HOME", "")
@@ -209,6 +217,8 @@ def _fetch(system: Any, file: RemoteFile, copy: Path) -> None:
         with _only_one(copy.parent, file.address):
             if copy.exists():  # meanwhile
                 return
+            for left in copy.parent.glob(".part-*"):  # of a process that was killed
+                left.unlink(missing_ok=True)
             descriptor, part = tempfile.mkstemp(prefix=".part-", dir=copy.parent)
             os.close(descriptor)
             try:
@@ -244,5 +254,8 @@ def _explained(address: str) -> Generator[None]:
     except ImportError as error:
         raise BadFiles(f"{address} cannot be opened: {error}") from None
     except Exception as error:  # of whatever package reads that scheme
-        told = "it is not there" if isinstance(error, FileNotFoundError) else f"{type(error).__name__}: {error}"
+        # fsspec takes whatever went wrong with a web server for a file that is not there.
+        why = error.__cause__ if isinstance(error, FileNotFoundError) and error.__cause__ else error
+        missing = isinstance(why, FileNotFoundError) or getattr(why, "status", None) in (404, 410)
+        told = "it is not there" if missing else f"{type(why).__name__}: {why}"
         raise BadFiles(f"{address} cannot be opened: {told}") from error

@@ -256,8 +256,11 @@ def open_files(
     given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     addresses = [each for each in given if isinstance(each, str) and "://" in each]
     copies: dict[str, str] = {}
-    if not addresses or len(addresses) < len(given):
+    if not addresses:
         files = find_files(given)
+    elif len(addresses) < len(given):
+        other = next(each for each in given if each not in addresses)
+        raise BadFiles(f"{addresses[0]} and {other} cannot be opened together: give addresses alone, or files alone")
     elif is_fetched(addresses[0]) and not has_reader(addresses[0].partition("://")[0]):
         copies = fetch_files(addresses, Path(cache) if cache else None)
         files = list(copies)

@@ -212,6 +212,13 @@ class Checkpoint(SavedEvery):
         """Whether ranks have pieces of a model, which does not change once it is trained."""
         if self._in_pieces is None:
             self._in_pieces = is_in_pieces(self._parts)
+            if self._in_pieces and (self._by_steps or self._persist_every is not None):
+                # Now, and not hours later, when the file is due.
+                given = "every" if self._by_steps else "persist_every"
+                raise BadCheckpoint(
+                    f"{given}=... writes a file, and a model in pieces cannot be in it: leave {given}=... and save() "
+                    "out, and use torch.distributed.checkpoint for the loss of all nodes"
+                )
         return self._in_pieces
 
     def _named_states(self, positions: Mapping[str, Any]) -> dict[str, Any]:

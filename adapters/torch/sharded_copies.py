@@ -15,9 +15,11 @@ from typing import Any, cast
 import torch
 
 from ...rendezvous.base.frozen import dataclass
+from ...rendezvous.host.control_groups import free_memory
 from ..client.checkpoints import BadCheckpoint
 from ..client.context import Context
 from ..client.memory_channel import (
+    GENERATIONS,
     RANGE_BYTES,
     MemoryRequest,
     drop_memory,
@@ -37,6 +39,7 @@ from ..client.shard_plan import (
     choose_reader,
     choose_shards,
     choose_targets,
+    find_crowded,
     name_part,
     plan_rows,
     rank_of_part,
@@ -92,6 +95,7 @@ class ShardedCopies:
             self._part = name_part(mark_run(self._run), here.round, rank)
             self._slots = MemorySlots(self._agent, self._holder, self._part, "of the shards of each rank")
             self._slots.map_held()
+            self._compare_room(here.node, [each for _, each in pieces])
         tensors: list[torch.Tensor] = []
         boxes: list[tuple[str, str, list[int], list[int]]] = []
         for where, whole in pieces:
@@ -149,6 +153,18 @@ class ShardedCopies:
             size=found.size,
         )
         replicate_memory(self._agent, self._copying)
+
+    def _compare_room(self, node: str, pieces: Sequence[torch.Tensor]) -> None:
+        """The ranks of a node take memory at the same moment, and each finds room for itself alone: told together."""
+        wanted = GENERATIONS * sum(local_box(each)[0].nbytes for each in pieces)
+        told = json.dumps([node, wanted, free_memory()])
+        if found := find_crowded([json.loads(text) for text in gather_texts(told)]):
+            crowded, wanted, left = found
+            raise BadCheckpoint(
+                f"memory=... holds {GENERATIONS} generations of the shards of each rank, for those of node {crowded} "
+                f"{wanted / 1e6:,.1f} MB, and it, with the control groups of its workers, has {left / 1e6:,.1f} MB "
+                "left: give it more memory, or leave memory=... out and use torch.distributed.checkpoint"
+            )
 
     def _compare_names(self, pieces: Sequence[tuple[str, torch.Tensor]]) -> None:
         mark = zlib.crc32(json.dumps([(where, list(each.shape)) for where, each in pieces]).encode())

@@ -6,6 +6,7 @@ table's planner (`master/servers/placement.py`).
 """
 
 import asyncio
+import contextlib
 import shutil
 import time
 from collections.abc import Callable
@@ -196,6 +197,9 @@ class ServerHost:
         await asyncio.gather(*(each.end() for each in self._kept.values()))
         for number in self._logged:
             self._remove_logs(number)
+        if self._logs is not None:
+            with contextlib.suppress(OSError):  # another agent of this machine has logs there, or there are none
+                self._logs.rmdir()
         self._kept.clear()
 
     async def _take_table(self, found: KeyValue | None) -> bool:

@@ -96,13 +96,27 @@ def load(text: str) -> Planner:
             raise NoPlanner(f"{part!r} is no option of a plan: write --plan={name}:KEY=VALUE,...")
         options[key] = value
     try:
-        return cast(Planner, _maker(name)(**options))
+        maker = _maker(name)
+        if name in BUILT_IN and (words := _compare_options(maker, options)):
+            raise NoPlanner(f"the plan {name!r} {words}")
+        return cast(Planner, maker(**options))
     except NoPlanner:
         raise
     except (TypeError, ValueError) as error:
         raise NoPlanner(f"the plan {name!r} does not take these options: {error}") from error
     except Exception as error:  # code that is not ours
         raise NoPlanner(f"the plan {name!r} cannot be used: {type(error).__name__}: {error}") from error
+
+
+def _compare_options(maker: Callable[..., Any], options: Mapping[str, str]) -> str:  # Any: as in `_maker`
+    """What is wrong with their names; empty: nothing."""
+    from inspect import signature  # here, because few jobs have a plan
+
+    taken = signature(maker).parameters
+    if other := next((key for key in options if key not in taken), ""):
+        return f"has no option {other!r}: it takes {', '.join(taken)}"
+    lacks = [f"{key}=..." for key, each in taken.items() if each.default is each.empty and key not in options]
+    return f"needs {' and '.join(lacks)}" if lacks else ""
 
 
 def _maker(name: str) -> Callable[..., Any]:  # Any: whatever a package has there

@@ -11,7 +11,7 @@ import pytest
 from elastic_run.adapters.client.memory_channel import RANGE_BYTES, MemoryRequest, create_memory
 from elastic_run.adapters.client.memory_state import complete_generation, write_text
 from elastic_run.elastic_agent import peer_memory
-from elastic_run.elastic_agent.memory_holder import MemoryHolder, NotHeld
+from elastic_run.elastic_agent.memory_holder import MOST_HOLDERS, MemoryHolder, NotHeld
 from elastic_run.elastic_agent.peer_memory import PeerMemory
 from elastic_run.rendezvous.failure_detector import AgentListener
 from elastic_run.rendezvous.identity.contexts import Identity
@@ -111,6 +111,15 @@ async def test_what_has_no_room_is_refused_in_words(pair: Pair, monkeypatch: pyt
     request = pair.leave(0, 5)
     with pytest.raises(NotHeld, match=r"node B has 1\.0 MB left, and a copy takes 2\.1 MB"):
         pair.b.write_range(MemoryRequest("replicate", "run.pt", 0, "1.0", begin=64, size=request.size), b"x")
+
+
+async def test_a_copy_of_one_checkpoint_too_many_takes_no_place(pair: Pair) -> None:
+    for number in range(MOST_HOLDERS):
+        pair.b.held[str(number)] = {}
+    for _ in range(2):
+        with pytest.raises(NotHeld, match="as many checkpoints as it may"):
+            pair.b.write_range(MemoryRequest("replicate", "one more", 0, "1.0", begin=64, size=128), b"x")
+    assert "one more" not in pair.b.held
 
 
 def test_an_observer_may_ask_none_of_it() -> None:

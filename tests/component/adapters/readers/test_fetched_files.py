@@ -1,5 +1,6 @@
 """Files at addresses, of a real HTTP server: copied once to a node, whole or not at all, named as the script does."""
 
+import socket
 import subprocess
 import sys
 import threading
@@ -103,6 +104,33 @@ def test_a_copy_that_was_cut_off_is_not_read_nor_kept(shelf: Shelf, tmp_path: Pa
     assert not [file for file in (tmp_path / "copies").rglob("*") if file.is_file() and file.name != ".lock"]
     shelf.cut = 0
     assert len(data.open(_address(shelf, "a.csv"), cache=tmp_path / "copies")) == 300
+
+
+def test_what_a_killed_process_left_of_a_copy_is_removed(shelf: Shelf, tmp_path: Path) -> None:
+    def leftovers() -> list[Path]:
+        return [*(tmp_path / "copies").rglob(".part-*")]
+
+    data.open(_address(shelf, "a.csv"), cache=tmp_path / "copies")
+    [copy] = (tmp_path / "copies").rglob("a.csv")
+    copy.rename(copy.with_name(".part-killed"))
+    data.open(_address(shelf, "a.csv"), cache=tmp_path / "copies")
+    assert not leftovers()
+
+
+def test_a_server_that_does_not_answer_is_no_missing_file(shelf: Shelf, tmp_path: Path) -> None:
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{nobody.getsockname()[1]}/a.csv"
+        with pytest.raises(BadFiles, match=r"cannot be opened: .*Cannot connect"):
+            data.open(address, cache=tmp_path)
+    with pytest.raises(BadFiles, match="cannot be opened: it is not there"):
+        data.open(_address(shelf, "none.csv"), cache=tmp_path)
+
+
+@pytest.mark.parametrize("other", ["memory://b.csv", "/data/b.csv"])
+def test_addresses_of_two_schemes_are_refused(shelf: Shelf, tmp_path: Path, other: str) -> None:
+    with pytest.raises(BadFiles, match="cannot be opened together: give addresses"):
+        data.open([_address(shelf, "a.csv"), other], cache=tmp_path)
 
 
 def test_errors_name_addresses(shelf: Shelf, tmp_path: Path) -> None:

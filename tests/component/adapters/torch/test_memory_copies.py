@@ -416,6 +416,17 @@ async def test_what_does_not_fit_beside_it_is_refused_in_words(job: Job, monkeyp
     await job.commit(torch.zeros(100_000))
 
 
+@pytest.mark.parametrize("options", [{"every": 100}, {"persist_every": 600.0}], ids=str)
+async def test_a_file_of_a_model_in_pieces_is_refused_at_the_first_commit(
+    job: Job, monkeypatch: pytest.MonkeyPatch, options: Any
+) -> None:
+    await job.begin_round(1)
+    monkeypatch.setattr("elastic_run.adapters.torch.checkpoint.is_in_pieces", lambda _: True)
+    checkpoint = Checkpoint(job.path, memory=1, part=Value(), **options)
+    with pytest.raises(BadCheckpoint, match=r"leave (every|persist_every)=\.\.\. and save\(\) out"):
+        await asyncio.to_thread(checkpoint.commit)
+
+
 async def test_a_part_that_only_pickle_could_carry_is_refused_in_words(job: Job) -> None:
     with pytest.raises(BadCheckpoint, match=r"memory=\.\.\. cannot keep a part: part\['value'\] is a builtins"):
         await job.commit(object())

@@ -19,6 +19,7 @@ from elastic_run.adapters.client.shard_plan import (
     choose_reader,
     choose_shards,
     choose_targets,
+    find_crowded,
     name_part,
     plan_rows,
     rank_of_part,
@@ -242,3 +243,9 @@ def test_the_next_step_is_copied_when_every_rank_has_copied_the_one_before_it() 
 def test_each_nodes_shards_are_copied_to_the_next_node() -> None:
     assert choose_targets(["A", "A", "B", "C"]) == {"A": "B", "B": "C", "C": "A"}
     assert choose_targets(["A", "A"]) == {}
+
+
+def test_a_node_is_crowded_where_its_ranks_together_want_more_than_it_has() -> None:
+    assert find_crowded([("A", 60, 100), ("B", 60, 100)]) is None
+    assert find_crowded([("B", 60, 200), ("A", 60, 110), ("A", 60, 100)]) == ("A", 120, 100)
+    assert find_crowded([("A", 60, 120), ("A", 60, 120)]) is None

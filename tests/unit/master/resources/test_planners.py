@@ -77,7 +77,7 @@ def test_a_fixed_number_is_looked_at_once_and_kept_whatever_it_does() -> None:
         ("goodput:cap=2", "write cap=0.05 for 5 %"),
         ("goodput:limit=2", "limit"),
         ("fixed:nodes=few", "nodes=few is no number of nodes"),
-        ("deadline", "'work' and 'seconds'"),
+        ("deadline", "needs work=... and seconds=..."),
         ("deadline:work=0,seconds=9", "both are more than 0"),
         ("budget:work=9,node_seconds=0", "both are more than 0"),
     ],
@@ -92,6 +92,19 @@ def test_a_plan_that_cannot_be_used_is_refused_with_what_to_write(
     with pytest.raises(NoPlanner, match=re.escape(words)):
         load(text)
     assert isinstance(load("tidy:nodes=3"), Fixed)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("goodput:foo=1", "the plan 'goodput' has no option 'foo': it takes batch, cap"),
+        ("deadline:work=5", "the plan 'deadline' needs seconds=..."),
+        ("budget", "the plan 'budget' needs work=... and node_seconds=..."),
+    ],
+)
+def test_a_plan_says_which_options_it_takes_and_needs(text: str, words: str) -> None:
+    with pytest.raises(NoPlanner, match=re.escape(words)):
+        load(text)
 
 
 def test_a_rate_is_known_when_enough_reports_agree_and_those_of_the_first_seconds_do_not_count() -> None:
