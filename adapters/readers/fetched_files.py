@@ -102,7 +102,7 @@ def fetch_files(given: Sequence[str], folder: Path | None) -> dict[str, str]:
     folder = folder or _default_folder()
     system, files = find_remote_files(given)
     copies = {file: folder / file.digest / PurePosixPath(file.path).name for file in files}
-    missing = sum(file.size for file, copy in copies.items() if not copy.exists())
+    missing = sum(file.size for file, copy in copies.items() if not _is_whole(copy, file))
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         free = shutil.disk_usage(folder).free
@@ -208,14 +208,19 @@ def _remote_file(system: Any, address: str, path: str) -> RemoteFile:
     return RemoteFile(str(system.unstrip_protocol(path)), path, info["size"], version)
 
 
+def _is_whole(copy: Path, file: RemoteFile) -> bool:
+    """A machine that lost its power may have kept a part."""
+    return copy.exists() and copy.stat().st_size == file.size
+
+
 def _fetch(system: Any, file: RemoteFile, copy: Path) -> None:
     """Copies a file unless that is done. Raises BadFiles."""
-    if copy.exists():
+    if _is_whole(copy, file):
         return
     with _explained(file.address):
         copy.parent.mkdir(mode=0o700, exist_ok=True)
         with _only_one(copy.parent, file.address):
-            if copy.exists():  # meanwhile
+            if _is_whole(copy, file):  # meanwhile
                 return
             for left in copy.parent.glob(".part-*"):  # of a process that was killed
                 left.unlink(missing_ok=True)

@@ -1,5 +1,6 @@
 """Files at addresses, of a real HTTP server: copied once to a node, whole or not at all, named as the script does."""
 
+import os
 import socket
 import subprocess
 import sys
@@ -131,6 +132,13 @@ def test_a_server_that_does_not_answer_is_no_missing_file(shelf: Shelf, tmp_path
 def test_addresses_of_two_schemes_are_refused(shelf: Shelf, tmp_path: Path, other: str) -> None:
     with pytest.raises(BadFiles, match="cannot be opened together: give addresses"):
         data.open([_address(shelf, "a.csv"), other], cache=tmp_path)
+
+
+def test_a_copy_of_which_a_part_is_left_is_made_again(shelf: Shelf, tmp_path: Path) -> None:
+    data.open(_address(shelf, "a.csv"), cache=tmp_path / "copies")
+    [copy] = (tmp_path / "copies").rglob("a.csv")
+    os.truncate(copy, 100)
+    assert len(data.open(_address(shelf, "a.csv"), cache=tmp_path / "copies")) == 300
 
 
 def test_errors_name_addresses(shelf: Shelf, tmp_path: Path) -> None:
