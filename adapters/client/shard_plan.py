@@ -86,7 +86,7 @@ class RowRange(NamedTuple):
     placed: tuple[tuple[int, int], ...]
 
 
-class Missing(LookupError):
+class PiecesMissing(LookupError):
     """Some elements are in no piece."""
 
 
@@ -197,7 +197,7 @@ def plan_rows(wanted: Box, pieces: Sequence[StoredPiece], itemsize: int, bucket:
         itemsize: bytes of an element.
         bucket: bytes of one read, at most, unless a single row of a piece is longer.
 
-    Raises Missing.
+    Raises PiecesMissing.
     """
     left = wanted.elements
     taken: list[Box] = []
@@ -209,7 +209,7 @@ def plan_rows(wanted: Box, pieces: Sequence[StoredPiece], itemsize: int, bucket:
         left -= common.elements
         yield from _split_rows(wanted, piece, common, itemsize, bucket)
     if left:
-        raise Missing(f"{abs(left)} of its {wanted.elements} elements are {'twice' if left < 0 else 'nowhere'}")
+        raise PiecesMissing(f"{abs(left)} of its {wanted.elements} elements are {'twice' if left < 0 else 'nowhere'}")
 
 
 def intersect(first: Box, second: Box) -> Box | None:

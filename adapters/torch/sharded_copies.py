@@ -33,7 +33,7 @@ from ..client.shard_plan import (
     WHOLE,
     Box,
     HeldShards,
-    Missing,
+    PiecesMissing,
     Replication,
     StoredPiece,
     choose_reader,
@@ -95,7 +95,7 @@ class ShardedCopies:
             self._part = name_part(mark_run(self._run), here.round, rank)
             self._slots = MemorySlots(self._agent, self._holder, self._part, "of the shards of each rank")
             self._slots.map_held()
-            self._compare_room(here.node, [each for _, each in pieces])
+            self._compare_room(node, [each for _, each in pieces])
         tensors: list[torch.Tensor] = []
         boxes: list[tuple[str, str, list[int], list[int]]] = []
         for where, whole in pieces:
@@ -381,7 +381,7 @@ class RestoredPieces:
                     read = torch.frombuffer(data, dtype=stored.dtype).view(rows.shape)
                     placed = local[tuple(slice(*each) for each in rows.placed)]
                     placed.copy_(read[tuple(slice(*each) for each in rows.taken)])
-        except Missing as error:
+        except PiecesMissing as error:
             raise BadCheckpoint(f"{where} in memory of step {self.step} is not whole: {error}") from error
 
 

@@ -35,6 +35,8 @@ IN_A_CLUSTER = ("master_pod.py", "operator.py", "unstarted.py")
 """Modules of the launcher that are imported where there is a cluster only."""
 
 INTERNAL = {
+    "elastic_run.adapters.client.shard_plan.PiecesMissing": "caught where shards are read, which names the parameter",
+    "elastic_run.adapters.servers.errors.RecordsRefused": "caught in a server: the answer says it",
     "elastic_run.adapters.torch.process_group.Superseded": "caught where a process group is formed",
     "elastic_run.master.data.stored_ledger.BadState": "the master's: what its store holds",
     "elastic_run.torch.HostsUpdated": "no error: `run` catches it",

@@ -13,7 +13,7 @@ from elastic_run.adapters.client.shard_plan import (
     Box,
     Generations,
     HeldShards,
-    Missing,
+    PiecesMissing,
     Replication,
     StoredPiece,
     choose_reader,
@@ -148,7 +148,7 @@ def test_three_ranks_rows_become_those_of_two() -> None:
 def test_elements_that_no_piece_has_are_told() -> None:
     first, _ = cut((6, 10), 0, 2)
     [whole] = cut((6, 10), 0, 1)
-    with pytest.raises(Missing, match="30 of its 60 elements are nowhere"):
+    with pytest.raises(PiecesMissing, match="30 of its 60 elements are nowhere"):
         list(plan_rows(whole, [StoredPiece(first, 0, 0)], 4, 100))
 
 
