@@ -494,8 +494,11 @@ async def test_nothing_that_a_worker_started_outlives_the_stop(
 
 SHARES = """
     import os, signal, sys, time
-    from multiprocessing import Process, shared_memory
+    from multiprocessing import Process, resource_tracker, shared_memory
     shared_memory.SharedMemory({name!r}, create=True, size=16)  # tracked by a process of its own, until both have ended
+    tracker = f"/proc/{{resource_tracker._resource_tracker._pid}}/cmdline"
+    while b"resource_tracker" not in open(tracker, "rb").read():  # it is forked, and not yet what it will be
+        time.sleep(0.01)
     Process(target=time.sleep, args=(600,), daemon=True).start()
     print("shares")
     {then}
@@ -508,7 +511,7 @@ def in_shared_memory(start: str) -> list[Path]:
 
 @pytest.mark.parametrize("then", ["os.kill(os.getpid(), signal.SIGKILL)", "os._exit(1)", "time.sleep(600)"])
 async def test_the_next_round_finds_no_shared_memory_of_those_that_were_killed(machine: Machine, then: str):
-    name = f"elastic-run-{os.getpid()}"
+    name = f"elastic-run-{os.getpid()}-{len(then)}"
     for round in (1, 2, 3):
         await machine.start(*(SHARES.format(name=f"{name}-{rank}", then=then) for rank in (0, 1)), round=round)
         await machine.shown("shares", 2 * round)
@@ -520,7 +523,7 @@ async def test_the_next_round_finds_no_shared_memory_of_those_that_were_killed(m
 
 
 async def test_a_success_leaves_no_shared_memory_that_nobody_removed(machine: Machine):
-    name = f"elastic-run-{os.getpid()}"
+    name = f"elastic-run-{os.getpid()}-ends"
     await machine.run(SHARES.format(name=name, then="os._exit(0)"))
     await machine.workers.close(keep_detached=True)
     assert in_shared_memory(name) == []
