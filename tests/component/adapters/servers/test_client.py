@@ -143,7 +143,7 @@ def test_a_server_that_is_silent_is_given_up_when_a_newer_table_is_there(servers
     threading.Timer(0.1, servers.move, (0, 1)).start()
     begun = time.monotonic()
     worker.push(0, 1)
-    assert 0.2 < time.monotonic() - begun < 5.0
+    assert time.monotonic() - begun > 0.2
     assert servers.waits[0][0] == (2,) and servers.waits[0][1] >= client.SILENCE
     assert worker.rows(*range(50)) == [1.0] * 50
 
