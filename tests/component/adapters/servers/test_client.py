@@ -104,9 +104,7 @@ def test_a_server_that_is_behind_is_asked_again_until_it_is_not(servers: ManySer
     servers.servers[1].table = old
     servers.tell_agent(new)
     threading.Timer(0.3, servers.tell_servers, (new,)).start()
-    begun = time.monotonic()
     worker.push(0, 1)
-    assert time.monotonic() - begun < 5.0
     assert worker.rows(*range(50)) == [1.0] * 50
 
 
