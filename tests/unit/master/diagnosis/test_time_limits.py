@@ -1,0 +1,39 @@
+"""Who waits with a time-out, or beside a thread that goes on, is named only once that has ended nothing."""
+
+from dataclasses import replace
+
+import pytest
+
+from elastic_run.master.diagnosis.evidence import Blocked, Worker
+
+from .looked_at import ELSEWHERE, LOCK, LONG, LOOP, NATIVE, judged, the_one, worker
+
+MINUTES = 3 * 240.0
+"""Seconds after which a time-out of four minutes has passed three times."""
+
+
+def named(suspect: Worker, quiet: float) -> int | None:
+    """Who is, where two others have waited for so long."""
+    found = judged(worker(0, quiet=quiet), replace(suspect, quiet=quiet), worker(2, quiet=quiet))
+    return next((each.rank for each in found if each.strength != "weak"), None)
+
+
+@pytest.mark.parametrize(
+    "waits",
+    [
+        worker(1, LOOP, on=Blocked("epoll_wait", "local socket", "a local socket", ends=240.0)),
+        worker(1, NATIVE, on=Blocked("poll", "local socket", "a local socket", ends=240.0)),
+        worker(1, NATIVE, on=Blocked("ppoll", "pipe", "a pipe", ends=240.0)),
+        worker(1, NATIVE, on=replace(LOCK, ends=100.0), rested=140.0),  # of a lock's the rest is seen
+    ],
+)
+def test_a_wait_with_a_time_out_is_named_once_that_has_passed_several_times(waits: Worker) -> None:
+    assert the_one(worker(0, quiet=LONG), replace(waits, quiet=LONG), worker(2, quiet=LONG)).kind == "standstill"
+    assert named(waits, MINUTES - 10.0) is None
+    assert named(waits, MINUTES + 10.0) == 1
+
+
+def test_a_time_out_that_is_no_reason_to_wait_for_is_as_none() -> None:
+    """It is of a library that means to wait; and who asks again after a short one is named as before."""
+    for ends in (1200.0, 5.0, None):
+        assert named(worker(1, ELSEWHERE, on=replace(LOCK, ends=ends), rested=LONG if ends != 5.0 else 2.0), LONG) == 1
