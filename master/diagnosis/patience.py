@@ -13,9 +13,6 @@ PATIENT = 5.5
 """Times as long as they may, the others must have waited for a rank whose wait may end, or that computes in one place,
 before it is named. At the fourth look they have."""
 
-LIMITS = 3.0
-"""Times as long as its time-out, a rank must have waited as well: who gives up, or does something else, has by then."""
-
 LATE = 10.0
 """As PATIENT, for a rank that computes in native code, or in a process, in few functions of the script; and it must
 have had PATIENT times as long of a processor: on a busy machine all takes longer."""
@@ -68,8 +65,8 @@ def patience_with(each: Rank) -> float:
         return THRICE
     if each.place.sure:
         return 0.0
-    limits = LIMITS * each.place.limit / each.worker.allowed if each.worker.allowed else 0.0
-    return max(PATIENT / max(each.place.share, SHARE), limits)
+    least = each.place.least / each.worker.allowed if each.worker.allowed else 0.0
+    return max(PATIENT / max(each.place.share, SHARE), least)
 
 
 def _is_stuck_program(each: Rank) -> bool:

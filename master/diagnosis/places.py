@@ -17,7 +17,7 @@ from .calls import called
 from .evidence import HALTED, MAX_THREADS, SPAWNS, Blocked, Child, Ends, Frame, Snapshot, Worker, end
 from .frames import decides, deciding, is_in, script_frames, spot_of, waits_in_native_code
 from .remote_calls import runs_for_others, serving, waits_for_remote
-from .time_limits import ENDLESS, time_limit
+from .time_limits import ENDLESS, least_wait
 from .tracks import READY, STARVED, Track, is_endless, is_halted, is_heartbeat, tracks_of
 
 What = Literal[
@@ -138,7 +138,7 @@ class Place:
         own_lock: the wait of native code in which it is is for a lock of its own process.
         rested: seconds for which it has made no progress.
         serves: it runs a function for another rank.
-        limit: seconds after which its wait ends by itself, as far as that is known; 0: it does not.
+        least: seconds that its wait must have lasted, by the time-outs that are seen.
     """
 
     what: What
@@ -157,7 +157,7 @@ class Place:
     own_lock: bool = False
     rested: float = 0.0
     serves: bool = False
-    limit: float = 0.0
+    least: float = 0.0
 
 
 def place(network: str, worker: Worker, ends: Ends, bar: float = 0.0) -> Place:
@@ -247,9 +247,9 @@ def place(network: str, worker: Worker, ends: Ends, bar: float = 0.0) -> Place:
     own_lock = acting.blocked.semaphore and bool(acting.frames) and waits_in_native_code(acting.frames)
     is_main, serves = acting is main, runs_for_others(others)
     held = locked_by, own_lock
-    limit = time_limit(worker, acting, is_main=is_main) if what in _WAITS else 0.0
+    least = least_wait(worker, acting, others, is_main=is_main) if what in _WAITS else 0.0
     return Place(
-        what, where, peers, still, spot, sure, wakes, is_main, call, alone, stays, share, *held, rested, serves, limit
+        what, where, peers, still, spot, sure, wakes, is_main, call, alone, stays, share, *held, rested, serves, least
     )
 
 

@@ -1,10 +1,17 @@
 """After how long a wait ends by itself, by the kernel's word (pure)."""
 
+from collections.abc import Sequence
+
 from .evidence import Blocked, Worker
-from .tracks import Track, is_endless
+from .frames import script_frames
+from .tracks import Track, is_endless, is_heartbeat
 
 ENDLESS = 20.0
 """Times as long as a worker may be quiet, or has been: a wait that is over sooner is no standstill."""
+
+
+LIMITS = 3.0
+"""Times as long as its time-out, a wait must have lasted: who gives up, or does something else, has by then."""
 
 
 def sleeps_for_ever(blocked: Blocked, quiet: float) -> bool:
@@ -12,14 +19,24 @@ def sleeps_for_ever(blocked: Blocked, quiet: float) -> bool:
     return is_endless(blocked) or ENDLESS * (blocked.ends or 0.0) <= quiet
 
 
-def time_limit(worker: Worker, acting: Track, *, is_main: bool) -> float:
-    """Seconds after which the wait of the thread that tells where a worker is ends; 0: it does not.
+def least_wait(worker: Worker, acting: Track, others: Sequence[Track], *, is_main: bool) -> float:
+    """Seconds that the wait of the thread that tells where a worker is must have lasted; 0: no time-out is seen.
 
-    A time-out of ENDLESS times as long as the worker may be quiet is none: nobody means to wait for so long. A sleep is
-    judged by its length elsewhere.
+    Another thread may keep the lock for which it waits, or be its server, and sleep or wait with a time-out; for how
+    long it has, is not known. A time-out of ENDLESS times as long as the worker may be quiet is none: nobody means to
+    wait for so long. Who sleeps itself is judged elsewhere.
     """
-    wait = acting.blocked
+    wait, most = acting.blocked, ENDLESS * worker.allowed
     limit = 0.0 if wait.on == "time" else wait.ends or 0.0
     if limit and is_main and wait.call == "futex":
         limit += worker.rested or 0.0  # of that of a lock the kernel tells what is left
-    return limit if limit < ENDLESS * worker.allowed else 0.0
+    found = [LIMITS * limit] if limit < most else []
+    if wait.on == "local socket" or (is_main and wait.on == "lock"):
+        left = [each.blocked.ends or 0.0 for each in others if _keeps(each) and each.blocked.on in ("lock", "time")]
+        found += [ENDLESS * each for each in left if each < most]
+    return max(found, default=0.0)
+
+
+def _keeps(track: Track) -> bool:
+    """It is a thread of the script's."""
+    return not track.child and bool(script_frames(track.frames)) and not is_heartbeat(track.frames)

@@ -4,9 +4,25 @@ from dataclasses import replace
 
 import pytest
 
-from elastic_run.master.diagnosis.evidence import Blocked, Worker
+from elastic_run.master.diagnosis.evidence import Blocked, Frame, Worker
 
-from .looked_at import ELSEWHERE, LOCK, LONG, LOOP, NATIVE, judged, the_one, worker
+from .looked_at import (
+    ELSEWHERE,
+    EVALUATION,
+    LOCK,
+    LONG,
+    LOOP,
+    NATIVE,
+    PASSES,
+    SLEEP,
+    judged,
+    the_one,
+    thread,
+    with_threads,
+    worker,
+)
+
+BARS = (PASSES, Frame("/x/site-packages/tqdm/_monitor.py", 60, "TMonitor.run"))
 
 MINUTES = 3 * 240.0
 """Seconds after which a time-out of four minutes has passed three times."""
@@ -37,3 +53,16 @@ def test_a_time_out_that_is_no_reason_to_wait_for_is_as_none() -> None:
     """It is of a library that means to wait; and who asks again after a short one is named as before."""
     for ends in (1200.0, 5.0, None):
         assert named(worker(1, ELSEWHERE, on=replace(LOCK, ends=ends), rested=LONG if ends != 5.0 else 2.0), LONG) == 1
+
+
+@pytest.mark.parametrize("on", [replace(LOCK, ends=40.0), replace(SLEEP, ends=40.0)])
+def test_a_time_out_or_a_sleep_of_another_thread_may_end_a_wait_for_what_that_has(on: Blocked) -> None:
+    """The thread keeps the lock, and how long it has waited already is not seen."""
+    for waits in (worker(1, NATIVE), worker(1, ELSEWHERE), worker(1, NATIVE, on=Blocked("recvfrom", "local socket"))):
+        keeps = thread(EVALUATION, on)
+        assert named(with_threads(waits, keeps), LONG) is None
+        assert named(with_threads(waits, keeps), 20 * 40.0 + 5.0) == 1
+        short = replace(keeps, blocked=replace(on, ends=5.0))
+        assert named(with_threads(waits, short), LONG) == 1, "it does so again and again"
+        assert named(with_threads(waits, thread(BARS, on)), LONG) == 1, "that one keeps nothing"
+        assert named(with_threads(waits, replace(keeps, child=True, blocked=replace(on, ends=1200.0))), LONG) == 1
