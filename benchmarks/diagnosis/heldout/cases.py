@@ -3090,6 +3090,7 @@ MOVED = frozenset(
         "loader_process_reads_silent_server",
         "loader_worker_filters_everything_out",
         "lock_kept_while_waiting_for_server",
+        "log_queue_joined_until_it_is_written",
         "micro_batches_differ_between_stages",
         "native_call_holds_interpreter_lock_for_some_time",
         "native_timer_calls_back",

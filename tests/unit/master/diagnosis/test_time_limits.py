@@ -66,3 +66,18 @@ def test_a_time_out_or_a_sleep_of_another_thread_may_end_a_wait_for_what_that_ha
         assert named(with_threads(waits, short), LONG) == 1, "it does so again and again"
         assert named(with_threads(waits, thread(BARS, on)), LONG) == 1, "that one keeps nothing"
         assert named(with_threads(waits, replace(keeps, child=True, blocked=replace(on, ends=1200.0))), LONG) == 1
+
+
+def test_a_queue_is_awaited_for_as_long_as_a_thread_may_work_through_it() -> None:
+    join = Frame("/usr/lib/python3.11/queue.py", 90, "Queue.join")
+    get = Frame("/usr/lib/python3.11/queue.py", 171, "Queue.get")
+    waits = worker(1, (PASSES, join, *NATIVE))
+    writes = thread(EVALUATION, replace(SLEEP, ends=0.5))
+    assert named(with_threads(waits, writes), 10 * LONG) is None
+    for others in (
+        (),
+        (thread((PASSES, get, *EVALUATION)),),
+        (writes, replace(thread((PASSES, get, *NATIVE)), number=8)),
+    ):
+        assert named(with_threads(waits, *others), LONG) == 1, "no thread works, or one has nothing to do"
+    assert named(with_threads(worker(1, ELSEWHERE), writes), LONG) == 1, "it waits for no queue"
