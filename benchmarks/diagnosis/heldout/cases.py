@@ -3119,6 +3119,7 @@ MOVED = frozenset(
         "two_files_locked_in_two_orders",
         "upload_at_exit_never_ends",
         "waits_for_signal_that_was_not_sent",
+        "whole_job_is_paused_for_a_snapshot",
         "wrapped_rank_stops_itself",
         "wrapper_waits_for_its_log_follower",
     )

@@ -81,3 +81,16 @@ def test_a_queue_is_awaited_for_as_long_as_a_thread_may_work_through_it() -> Non
     ):
         assert named(with_threads(waits, *others), LONG) == 1, "no thread works, or one has nothing to do"
     assert named(with_threads(worker(1, ELSEWHERE), writes), LONG) == 1, "it waits for no queue"
+
+
+def test_where_all_ranks_are_stopped_somebody_pauses_the_job() -> None:
+    stopped = [worker(rank, ELSEWHERE, state="T", quiet=LONG) for rank in range(3)]
+    found = the_one(*stopped)
+    assert (found.kind, found.rank, found.strength) == ("standstill", None, "weak")
+    assert found.where.startswith(
+        "all are stopped, as by somebody who pauses the job: ranks 0-2: is stopped by a signal"
+    )
+    (found,) = judged(*stopped[:2], worker(2, quiet=LONG))[:1]
+    assert (found.kind, found.rank, found.strength) == ("stopped", 0, "certain")
+    assert named(worker(1, ELSEWHERE, state="T"), LONG) == 1
+    assert the_one(stopped[0]).kind == "stopped", "of one rank alone nobody can tell"
