@@ -3,7 +3,8 @@
 from ...rendezvous.base.frozen import replace
 from .evidence import DEAD, HALTED, Worker
 from .living import Rank
-from .places import WAITS_FOR_RANKS, What, rested_in_wait, sleeps_for_ever
+from .places import WAITS_FOR_RANKS, What, rested_in_wait
+from .time_limits import sleeps_for_ever
 
 TWICE = 1.7
 """Times as long as it may, from which who gives up and asks again is told apart from who gets something."""
@@ -13,8 +14,8 @@ PATIENT = 5.5
 before it is named. At the fourth look they have."""
 
 LATE = 10.0
-"""The same, for a rank that computes in native code, or in a process, in few functions of the script; and it must have
-had PATIENT times as long of a processor: on a busy machine all takes longer."""
+"""As PATIENT, for a rank that computes in native code, or in a process, in few functions of the script; and it must
+have had PATIENT times as long of a processor: on a busy machine all takes longer."""
 
 SHARE = 0.3
 """Of the time: a loop of Python code is told sooner, as if it had a processor for so much at least."""
@@ -62,7 +63,10 @@ def patience_with(each: Rank) -> float:
         return PATIENT if _is_stuck_program(each) else float("inf")
     if each.place.what == "device":
         return THRICE
-    return 0.0 if each.place.sure else PATIENT / max(each.place.share, SHARE)
+    if each.place.sure:
+        return 0.0
+    least = each.place.least / each.worker.allowed if each.worker.allowed else 0.0
+    return max(PATIENT / max(each.place.share, SHARE), least)
 
 
 def _is_stuck_program(each: Rank) -> bool:

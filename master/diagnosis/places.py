@@ -17,6 +17,7 @@ from .calls import called
 from .evidence import HALTED, MAX_THREADS, SPAWNS, Blocked, Child, Ends, Frame, Snapshot, Worker, end
 from .frames import decides, deciding, is_in, script_frames, spot_of, waits_in_native_code
 from .remote_calls import runs_for_others, serving, waits_for_remote
+from .time_limits import ENDLESS, least_wait
 from .tracks import READY, STARVED, Track, is_endless, is_halted, is_heartbeat, tracks_of
 
 What = Literal[
@@ -80,9 +81,6 @@ BUSY = 0.3
 IDLE = 0.05
 """Of one processor: who uses less may be waiting."""
 
-ENDLESS = 20.0
-"""Times as long as a worker must have been quiet: a sleep that is over sooner is no standstill."""
-
 LOOKS = 10
 """Stacks that must be alike, where a worker computes."""
 
@@ -140,6 +138,7 @@ class Place:
         own_lock: the wait of native code in which it is is for a lock of its own process.
         rested: seconds for which it has made no progress.
         serves: it runs a function for another rank.
+        least: seconds that its wait must have lasted, by the time-outs that are seen.
     """
 
     what: What
@@ -158,6 +157,7 @@ class Place:
     own_lock: bool = False
     rested: float = 0.0
     serves: bool = False
+    least: float = 0.0
 
 
 def place(network: str, worker: Worker, ends: Ends, bar: float = 0.0) -> Place:
@@ -247,8 +247,9 @@ def place(network: str, worker: Worker, ends: Ends, bar: float = 0.0) -> Place:
     own_lock = acting.blocked.semaphore and bool(acting.frames) and waits_in_native_code(acting.frames)
     is_main, serves = acting is main, runs_for_others(others)
     held = locked_by, own_lock
+    least = least_wait(worker, acting, others, is_main=is_main) if what in _WAITS else 0.0
     return Place(
-        what, where, peers, still, spot, sure, wakes, is_main, call, alone, stays, share, *held, rested, serves
+        what, where, peers, still, spot, sure, wakes, is_main, call, alone, stays, share, *held, rested, serves, least
     )
 
 
@@ -331,11 +332,6 @@ def _may_wake_up(track: Track, what: What) -> bool:
         return what in (*_TELLS, "idle") or not is_endless(track.blocked)
     rests = _is_its_own_wait(track, what) or (what == "loader" and track.blocked.semaphore)  # no process can end that
     return not (rests and is_endless(track.blocked)) and not is_heartbeat(track.frames)
-
-
-def sleeps_for_ever(blocked: Blocked, quiet: float) -> bool:
-    """Who was `quiet` for so many seconds, or again and again."""
-    return is_endless(blocked) or ENDLESS * (blocked.ends or 0.0) <= quiet
 
 
 def _is_stuck(child: Child) -> bool:

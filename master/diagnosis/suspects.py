@@ -10,8 +10,8 @@ for a rank that is busy: as long as one is, nobody is named but by what the kern
 Nobody is named without proof. A wait that nothing can end from outside is proof, by a Python stack that says what for.
 A wait that another machine, a time-out, another thread or a process may end is none until it has lasted for PATIENT
 times as long as it may, and so has that of the others, since their main threads have run last (`patience.py`).
-Without Python stacks only the kernel's word counts: stopped, ended, a process that has died, state D. Where nobody is
-named it is said where the ranks are.
+Without Python stacks only the kernel's word counts: stopped, ended, a process that has died, state D. Where all ranks
+are stopped, somebody pauses the job. Where nobody is named it is said where the ranks are.
 
 That holds within a role. Where a job has several, ranks of one wait for the others by design (an evaluator for a
 checkpoint, a parameter server for requests), so ranks are compared with those of their own role. Only where that finds
@@ -87,6 +87,8 @@ _UNPROVEN: Mapping[What, str] = {
 }
 """What it does, where it is not named for that: the words of its kind say more."""
 
+PAUSED = "all are stopped, as by somebody who pauses the job: "
+
 _RESTS: frozenset[Kind] = frozenset(("deadlock", "sleeps", "silent-server", "blocked-pipe", "waits-for-child"))
 """Kinds of a rank that stands still, as one does by design that has nothing to do."""
 
@@ -110,6 +112,8 @@ def _of_ranks(
     answers: Sequence[Answer], workers: Sequence[tuple[str, NodeEvidence, Worker]], living: Sequence[Rank], round: int
 ) -> list[Finding]:
     seen = all(each.complete for each in answers)
+    if seen and len(living) > 1 and all(each.place.what == "stopped" for each in living):
+        return [_standstill(living, round, PAUSED)]
     if not seen or any(each.evidence and each.evidence.blind for each in answers):
         seen = seen and not any(each.place.what == "server" for each in living)
         somebody = [replace(each, place=replace(each.place, what="peer")) for each in living]  # who may not be seen
@@ -344,12 +348,12 @@ def _odd(odd: Sequence[Rank], most: Sequence[Rank], strength: Strength, round: i
     return [_name(each, "mismatched-collective", strength, each.place.where, others, round) for each in odd[:4]]
 
 
-def _standstill(living: Sequence[Rank], round: int) -> Finding:
-    """Where the ranks are, of which none is proven to be the cause."""
+def _standstill(living: Sequence[Rank], round: int, why: str = "") -> Finding:
+    """Where the ranks are, of which none is proven to be the cause; `why`: what is known of all."""
     groups: dict[tuple[str, str], list[int]] = {}
     for each in living:
-        why = f" ({each.worker.stacks})" if each.worker.stacks else ""
-        bare = "" if has_stack(each.worker) else f" or a lock: there is no Python stack{why}"
+        missing = f" ({each.worker.stacks})" if each.worker.stacks else ""
+        bare = "" if has_stack(each.worker) else f" or a lock: there is no Python stack{missing}"
         kind = _KINDS.get(each.place.what)
         does = WORDS[kind] if kind else "waits"
         if each.place.what in WAITS_FOR_RANKS or (bare and each.place.what == "either"):
@@ -360,7 +364,7 @@ def _standstill(living: Sequence[Rank], round: int) -> Finding:
             does = _UNPROVEN.get(each.place.what, does)
         groups.setdefault((does, each.place.where), []).append(each.worker.rank)
     shown = [f"{ranks(those)}: {_also(does, where)}" for (does, where), those in [*groups.items()][:4]]
-    return Finding("standstill", None, "", "weak", "; ".join(shown), seconds=_since(living), round=round)
+    return Finding("standstill", None, "", "weak", why + "; ".join(shown), seconds=_since(living), round=round)
 
 
 def _also(where: str, more: str) -> str:

@@ -142,3 +142,12 @@ def test_long_names_leave_a_line_that_is_short_enough_to_be_sent_and_read() -> N
     found = the_one(*(worker(rank, stack(rank), on=Blocked("read", "file", "t" * 400)) for rank in range(5)))
     assert found.kind == "standstill" and len(str(found)) < 2000
     assert decode(Finding, encode(found)) == found
+
+
+def test_who_waits_for_a_process_that_it_has_started_is_not_told_of_a_loader() -> None:
+    lock = (Frame("/usr/lib/python3.11/multiprocessing/synchronize.py", 95, "SemLock.__enter__"), *NATIVE)
+    child = Child(7, "python3", "S", 0.0)
+    found = the_one(worker(0, quiet=LONG), worker(1, lock, on=LOCK, quiet=LONG, children=(child,)))
+    assert "waits for data, or for a lock, of processes that it has started, and they do nothing" in str(found)
+    dead = worker(1, lock, on=LOCK, quiet=LONG, children=(replace(child, state="Z"),))
+    assert "waits for a process that it has started, and that has died" in str(the_one(worker(0, quiet=LONG), dead))
