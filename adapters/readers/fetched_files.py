@@ -23,6 +23,7 @@ from ..client.channel import say_line
 from .contract import Columns, RecordReader
 from .errors import BadFiles, ReadersError
 from .found_files import check_named_once
+from .kept_indexes import cache_folder
 
 FETCHES = 4
 """Files that one process copies at the same time."""
@@ -99,7 +100,7 @@ def fetch_files(given: Sequence[str], folder: Path | None) -> dict[str, str]:
 
     Raises BadFiles.
     """
-    folder = folder or _default_folder()
+    folder = folder or cache_folder() / "files"
     system, files = find_remote_files(given)
     copies = {file: folder / file.digest / PurePosixPath(file.path).name for file in files}
     missing = sum(file.size for file, copy in copies.items() if not _is_whole(copy, file))
@@ -178,12 +179,6 @@ def _scheme_of(address: str) -> str:
     """As its file system has it."""
     scheme, _, _ = address.partition("://")
     return "http" if scheme == "https" else scheme
-
-
-def _default_folder() -> Path:
-    """In the user's cache."""
-    cache = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(cache) if cache.startswith("/") else Path.home() / ".cache") / "elastic-run" / "files"
 
 
 def _paths_of(system: Any, address: str, path: str) -> list[str]:

@@ -62,9 +62,13 @@ def _places(path: Path) -> list[Path]:
     """Where an index may lie, the best one first."""
     path = path.absolute()
     found = [path.with_name(f".{path.name}.elastic-run-index")]
-    cache = os.environ.get("XDG_CACHE_HOME", "")
-    with contextlib.suppress(RuntimeError):  # a user without a home
-        folder = Path(cache) if cache.startswith("/") else Path.home() / ".cache"
+    with contextlib.suppress(RuntimeError):
         name = hashlib.blake2b(os.fsencode(path), digest_size=16).hexdigest()
-        found.append(folder / "elastic-run" / "indexes" / name)
+        found.append(cache_folder() / "indexes" / name)
     return found
+
+
+def cache_folder() -> Path:
+    """Where this user keeps what can be made again. Raises RuntimeError for a user without a home."""
+    cache = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(cache) if cache.startswith("/") else Path.home() / ".cache") / "elastic-run"
