@@ -25,7 +25,7 @@ from ..rendezvous.base.frozen import dataclass
 from ..rendezvous.base.tasks import Tasks
 from ..rendezvous.header import Leader
 from ..rendezvous.keys import Keys
-from ..rendezvous.member import Member
+from ..rendezvous.membership import read_member
 from ..rendezvous.rpc.envelope import Caller, Nothing, RpcError, Security
 from ..rendezvous.rpc.server import Method, Methods
 from ..rendezvous.store.contract import Store
@@ -168,13 +168,7 @@ class Link:
 
         Raises RpcError, StoreError or OSError where it tells nothing.
         """
-        found = await self._store.get(self._keys.node(node))
-        if found is None:
-            raise ConnectionError(f"node {node} is not registered")
-        try:
-            member = decode(Member, found.value)
-        except Malformed as error:
-            raise ConnectionError(f"node {node} has registered as another version does: {error}") from None
+        member = await read_member(self._store, self._keys, node)
         from ..rendezvous.rpc.client import connect_to_node  # here, because a job of one node has no other agent
 
         address, caller = member.agent_address, self._caller()

@@ -11,12 +11,12 @@ from ..rendezvous import failure_detector
 from ..rendezvous.base.errors import RendezvousError
 from ..rendezvous.base.frozen import dataclass, replace
 from ..rendezvous.keys import Keys
-from ..rendezvous.member import Member
+from ..rendezvous.membership import read_member
 from ..rendezvous.rpc.client import Connection
 from ..rendezvous.rpc.envelope import Caller, Nothing, RpcError, Security
 from ..rendezvous.rpc.server import Method, Methods
 from ..rendezvous.store.contract import Store
-from ..rendezvous.wire.values import Malformed, Text, decode
+from ..rendezvous.wire.values import Text
 from .memory_holder import MemoryHolder, NotHeld
 
 MEMORY = "memory"
@@ -139,13 +139,7 @@ class PeerMemory:
         async with self._dialling.setdefault(node, asyncio.Lock()):
             if (known := self._connections.get(node)) is not None and not known.lost:
                 return known
-            found = await self._store.get(self._keys.node(node))
-            if found is None:
-                raise NotHeld(f"node {node} is not registered")
-            try:
-                member = decode(Member, found.value)
-            except Malformed as error:
-                raise NotHeld(f"node {node} has registered as another version does: {error}") from None
+            member = await read_member(self._store, self._keys, node)
             reader, writer = await failure_detector.dial(
                 member.agent_address, member.incarnation, self._security.client
             )

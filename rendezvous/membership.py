@@ -31,6 +31,17 @@ OUTCOME_TTL = 60
 _MAX_NAMESAKES = 1000
 
 
+async def read_member(store: Store, keys: Keys, node: str) -> Member:
+    """What a node says of itself. Raises StoreUnavailable, and ConnectionError where that cannot be known."""
+    found = await store.get(keys.node(node))
+    if found is None:
+        raise ConnectionError(f"node {node} is not registered")
+    try:
+        return decode(Member, found.value)
+    except Malformed as error:
+        raise ConnectionError(f"node {node} has registered as another version does: {error}") from None
+
+
 @dataclass(frozen=True, slots=True)
 class Registration:
     """A registered node: its member value as last written, its key's create revision, and that of the last write."""

@@ -6,7 +6,6 @@ On each node the worker of the lowest rank writes it, and the agent holds it. Th
 
 import contextlib
 import json
-import sys
 from collections.abc import Mapping
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -17,13 +16,13 @@ from torch import distributed
 from ...master.machine.memory_report import MemoryReport
 from ...rendezvous.base.frozen import dataclass
 from ...rendezvous.wire.values import encode
+from ..client.channel import say_line
 from ..client.checkpoints import BadCheckpoint
 from ..client.context import Context, context
 from ..client.current_round import current_run
 from ..client.memory_channel import MOST_GENERATIONS
 from ..client.memory_choice import HeldGeneration, RankRow, SavedFile, mark_run, newest_file, order_candidates, row_of
 from ..client.memory_state import (
-    HEADER_BYTES,
     Generation,
     is_undamaged,
     place_tensors,
@@ -246,7 +245,7 @@ class MemoryCopies:
         if generation is None or not (slot is not None or is_undamaged(buffer, generation, sum_blocks)):
             raise BadCheckpoint(f"memory of step {wanted.step} was damaged on its way from rank {owner}")
         if slot is None and self._writes:
-            self.slots.keep_sent(buffer, generation, HEADER_BYTES)
+            self.slots.keep_sent(buffer, generation)
         if inventory is None:
             return Restored(wanted.step, generation.parts, _tensors_of(buffer, generation), file)
         from .sharded_copies import RestoredPieces, read_chosen  # here, as above
@@ -316,4 +315,4 @@ def broadcast_bytes(buffer: Any, size: int, source: int, *, takes: bool) -> None
 def say_in_job(words: str) -> None:
     """One line for a person."""
     with contextlib.suppress(OSError):
-        print(f"[elastic-run] {words}", file=sys.stderr, flush=True)
+        say_line(words)

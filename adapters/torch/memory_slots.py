@@ -12,7 +12,14 @@ import torch
 from ...rendezvous.host.control_groups import free_memory
 from ..client.checkpoints import BadCheckpoint
 from ..client.memory_channel import GENERATIONS, create_memory, give_memory, take_memory
-from ..client.memory_state import Generation, clear_generation, complete_generation, place_tensors, read_generation
+from ..client.memory_state import (
+    HEADER_BYTES,
+    Generation,
+    clear_generation,
+    complete_generation,
+    place_tensors,
+    read_generation,
+)
 from ..client.shard_plan import Generations
 
 BLOCK_WORDS = 8192
@@ -109,12 +116,12 @@ class MemorySlots:
         if self.newest == slot:
             self.newest = max(self.steps, key=lambda each: self.steps[each], default=None)
 
-    def keep_sent(self, sent: bytearray, generation: Generation, header: int) -> None:
+    def keep_sent(self, sent: bytearray, generation: Generation) -> None:
         """What this node was sent is held here, too, at once. Raises BadCheckpoint, OSError."""
         slot = self.choose_slot()
         with self.filled(slot, generation.size, generation.size - generation.end) as buffer:
-            buffer[header : generation.size] = sent[header : generation.size]
-            buffer[:header] = sent[:header]
+            buffer[HEADER_BYTES : generation.size] = sent[HEADER_BYTES : generation.size]
+            buffer[:HEADER_BYTES] = sent[:HEADER_BYTES]
         self.steps[slot], self.newest = (generation.round, generation.step), slot
 
     @contextlib.contextmanager

@@ -9,6 +9,7 @@ import json
 import zlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from math import prod
 from mmap import mmap
 from typing import Any, cast
 
@@ -400,10 +401,7 @@ def read_chosen(
 
 
 def _nbytes(dtype: torch.dtype, shape: Sequence[int]) -> int:
-    count = dtype.itemsize
-    for each in shape:
-        count *= each
-    return count
+    return prod(shape) * dtype.itemsize
 
 
 def _bytes_of(kind: str, shape: Sequence[int]) -> int:
