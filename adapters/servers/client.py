@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from ...master.servers.slot_table import RunningServer, SlotTable
+from ...rendezvous.base.frozen import replace
 from ...rendezvous.identity import SERVER_NAME
 from ...rendezvous.wire.values import Malformed
 from ..client.channel import say_line
@@ -22,7 +23,7 @@ from .errors import PushRefused, ServerFull, ServerGone, TableMisused
 from .frames import Asking
 from .job_servers import JobServers
 from .line import ServerLine
-from .requests import Reply, Request
+from .requests import ApplyStep, OpenTable, ReadMarks, ReadStream, Reply, Request
 from .routing import Routes
 from .server_events import Array, Arrays
 from .table_source import TableSource
@@ -50,6 +51,12 @@ AGAIN = 0.1
 
 Split = Callable[[Routes], Sequence[tuple[Request, Arrays]]]
 """Gives what each of `Routes.servers` is asked."""
+
+
+def ask_each(question: OpenTable | ReadMarks | ReadStream | ApplyStep) -> Split:
+    """The same of all servers, under whatever version they have."""
+    return lambda routes: [(replace(question, version=routes.table.version), ())] * len(routes.servers)
+
 
 Answer = tuple[Reply, list[Array]]
 

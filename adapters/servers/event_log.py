@@ -112,7 +112,7 @@ class EventLog:
             path = self._folder / f"log-{number}"
             whole = 0
             with path.open("rb") as file:
-                for event, end in _read_whole(file.fileno()):
+                for event, end in _read_whole(file):
                     whole = end
                     yield event
                 size = os.fstat(file.fileno()).st_size
@@ -212,31 +212,13 @@ def _write_all(file: int, parts: list[bytes | memoryview]) -> int:
     return size
 
 
-def _read_whole(file: int) -> Iterator[tuple[ServerEvent, int]]:
+def _read_whole(file: io.BufferedReader) -> Iterator[tuple[ServerEvent, int]]:
     """Each event that is whole, and where in the file it ends; up to the first that is not."""
-    end = 0
-    with open(file, "rb", closefd=False) as source:
-        while (read := _read_event(source)) is not None:
-            event, size = read
-            end += size
-            yield event, end
-
-
-def _read_event(source: io.BufferedReader) -> tuple[ServerEvent, int] | None:
-    """The next, and its bytes; None where there is none that is whole."""
-    checksum = size = 0
-    buffers = frames.fill_message(LoggedEvent)
     while True:
         try:
-            buffer = next(buffers)
-        except StopIteration as whole:
-            head, arrays = whole.value
-            break
-        except (Malformed, ValueError):
-            return None
-        if source.readinto(buffer) != len(buffer):
-            return None
-        checksum, size = zlib.crc32(buffer, checksum), size + len(buffer)
-    if source.read(frames.PREFIX.size) != frames.PREFIX.pack(checksum):
-        return None
-    return _unpack(head, arrays), size + frames.PREFIX.size
+            head, arrays, checksum = frames.read_message(file, LoggedEvent, 0)
+        except (EOFError, Malformed, ValueError):
+            return
+        if file.read(frames.PREFIX.size) != frames.PREFIX.pack(checksum):
+            return
+        yield _unpack(head, arrays), file.tell()

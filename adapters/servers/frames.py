@@ -3,8 +3,10 @@
 Numbers are little-endian. The head says of each array what it is, so that its bytes are read to where they stay.
 """
 
+import io
 import math
 import struct
+import zlib
 from collections.abc import Generator, Sequence
 from typing import Annotated, Any, Literal
 
@@ -112,6 +114,22 @@ def fill_message(kind: Any) -> Generator[memoryview, None, tuple[Any, list[Array
     arrays = make_arrays(head.arrays)
     yield from buffers_of(arrays)
     return head, arrays
+
+
+def read_message(file: io.BufferedReader, kind: Any, checksum: int) -> tuple[Any, list[Array], int]:
+    """A message of this kind in a file: its head, its arrays, and what `checksum` is with its bytes.
+
+    Raises EOFError, Malformed.
+    """
+    buffers = fill_message(kind)
+    while True:
+        try:
+            buffer = next(buffers)
+        except StopIteration as whole:
+            return *whole.value, checksum
+        if file.readinto(buffer) != len(buffer):
+            raise EOFError("it ends too early")
+        checksum = zlib.crc32(buffer, checksum)
 
 
 def _bytes_of(array: Array) -> memoryview:

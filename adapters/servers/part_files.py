@@ -150,15 +150,8 @@ class _Source:
 
     def read_message(self, kind: Any) -> tuple[Any, list[Array]]:
         """Any: of this kind. Raises EOFError, Malformed."""
-        buffers = frames.fill_message(kind)
-        while True:
-            try:
-                buffer = next(buffers)
-            except StopIteration as whole:
-                return whole.value
-            if self._file.readinto(buffer) != len(buffer):
-                raise EOFError("it ends too early")
-            self._checksum = zlib.crc32(buffer, self._checksum)
+        head, arrays, self._checksum = frames.read_message(self._file, kind, self._checksum)
+        return head, arrays
 
     def check_end(self) -> None:
         """Raises Malformed."""

@@ -15,7 +15,7 @@ from ..client import pushes
 from ..client.pushes import StepRecords
 from ..client.shards import list_opened
 from . import kernels
-from .client import Answer, Exchange, ServersConnection, Split, merge
+from .client import Answer, Exchange, ServersConnection, Split, ask_each, merge
 from .errors import PushRefused, ServerFull, TableMisused
 from .offset_marks import Range, choose_open, read_applied
 from .own_server import OwnServer
@@ -218,9 +218,7 @@ class ServersClient:
         """Declares it. Raises TableMisused, ServerGone."""
         spec.check()
         with self._lock:
-            answers = self._connection.ask_servers(
-                lambda routes: [(OpenTable(spec, routes.table.version), ())] * len(routes.servers)
-            )
+            answers = self._connection.ask_servers(ask_each(OpenTable(spec, 0)))
             self.rows_found += sum(reply.count for reply, _ in answers)
             bound = None if isinstance(self._connection, OwnServer) else spec.max_staleness  # else nobody is slower
             if bound is not None:
@@ -320,11 +318,7 @@ class ServersClient:
     def cuts(self, dataset: str, shard_index: int, lease: int, offset: int) -> list[int]:
         """See `Pushes`."""
         with self._lock:
-            answers = self._connection.ask_servers(
-                lambda routes: (
-                    [(ReadMarks(dataset, shard_index, lease, routes.table.version), ())] * len(routes.servers)
-                )
-            )
+            answers = self._connection.ask_servers(ask_each(ReadMarks(dataset, shard_index, lease, 0)))
         return sorted({max(offset, mark) for reply, _ in answers for mark in reply.marks})
 
     def push(self, dataset: str, shard_index: int, lease: int, begin: int, end: int, *, last: bool = False) -> None:
@@ -337,18 +331,14 @@ class ServersClient:
 
     def find_applied(self, dataset: str) -> Mapping[str, Sequence[Range]]:
         """See `Pushes`."""
-        answers = self.ask_servers(
-            lambda routes: [(ReadStream(dataset, routes.table.version), ())] * len(routes.servers)
-        )
+        answers = self.ask_servers(ask_each(ReadStream(dataset, 0)))
         return read_applied(arrays for _, arrays in answers)
 
     def find_open(self, dataset: str, offsets: OffsetRange, lease: int, floors: Sequence[OffsetRange]) -> Range | None:
         """See `Pushes`."""
         wanted, *before = (Offsets(each.partition, each.first, each.stop) for each in (offsets, *floors))
         question = ReadMarks(dataset, 0, lease, 0, wanted, tuple(before))
-        answers = self.ask_servers(
-            lambda routes: [(replace(question, version=routes.table.version), ())] * len(routes.servers)
-        )
+        answers = self.ask_servers(ask_each(question))
         return choose_open(reply.marks for reply, _ in answers)
 
     def push_offsets(self, dataset: str, offsets: OffsetRange, lease: int) -> None:
@@ -409,9 +399,7 @@ class ServersClient:
 
     def _ask_marks(self, question: ReadMarks | ApplyStep) -> list[int]:
         """All marks that servers answer, under whatever version."""
-        answers = self._connection.ask_servers(
-            lambda routes: [(replace(question, version=routes.table.version), ())] * len(routes.servers)
-        )
+        answers = self._connection.ask_servers(ask_each(question))
         return sorted({mark for reply, _ in answers for mark in reply.marks})
 
     def prepare_step(self, step: StepRecords, rank: int, world: int) -> None:
